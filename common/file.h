@@ -1,0 +1,50 @@
+/*
+ * Whole files, read with a limit and written so that no reader ever sees half of one.
+ *
+ *     psc_outfile_t *out;
+ *     st = psc_outfile_open("vectors.txt", &out, error);
+ *     fprintf(psc_outfile_stream(out), ...);
+ *     st = psc_outfile_commit(out, error);       // or psc_outfile_abort(out)
+ */
+#ifndef COMMON_FILE_H
+#define COMMON_FILE_H
+
+#include "common/status.h"
+
+#include <stddef.h>
+#include <stdio.h>
+
+typedef struct psc_outfile psc_outfile_t;
+
+/*
+ * Opens a temporary file beside path, so that an unwritable place is known at once; path itself is
+ * untouched until commit. Copies path. Errors: IO, NOT_FOUND, DISK_FULL, NO_MEMORY, naming path.
+ */
+PSC_MUST_CHECK psc_status_t psc_outfile_open(const char *path, psc_outfile_t **out,
+                                             psc_error_t *error);
+
+/* Where to write. Borrowed until commit or abort. Write errors may be left to commit. */
+FILE *psc_outfile_stream(psc_outfile_t *out);
+
+/* Flushes, syncs, renames over path, syncs the folder. On error the temporary is removed and path is
+ * as it was. Takes out in both cases. */
+PSC_MUST_CHECK psc_status_t psc_outfile_commit(psc_outfile_t *out, psc_error_t *error);
+
+/* Removes the temporary. Takes out; NULL is a no-op. */
+void psc_outfile_abort(psc_outfile_t *out);
+
+/* Writes bytes as a whole file in the way above. */
+PSC_MUST_CHECK psc_status_t psc_file_write(const char *path, const void *bytes, size_t size,
+                                           psc_error_t *error);
+
+/*
+ * Reads a whole file of at most limit bytes. bytes_out gets a NUL after the last byte. Gives (free
+ * with psc_free). Errors: NOT_FOUND, IO, NO_MEMORY, CORRUPT when it is larger than limit.
+ */
+PSC_MUST_CHECK psc_status_t psc_file_read(const char *path, size_t limit, char **bytes_out,
+                                          size_t *size_out, psc_error_t *error);
+
+/* fsync of a folder, so that names in it last. Errors: IO. */
+PSC_MUST_CHECK psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error);
+
+#endif

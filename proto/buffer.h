@@ -1,0 +1,45 @@
+/*
+ * A message's bytes, and the pool that they come from and go back to.
+ *
+ * Buffers of up to the pool's largest size are kept and reused, so that the pull and push path does
+ * not allocate once warm. Ownership moves with the pointer: send takes, receive gives.
+ */
+#ifndef PROTO_BUFFER_H
+#define PROTO_BUFFER_H
+
+#include "common/queue.h"
+#include "common/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct psp_pool psp_pool_t;
+
+typedef struct psp_buffer {
+    psc_queue_node_t node; /* free for whoever owns the buffer */
+    psp_pool_t *pool;
+    uint8_t *data;     /* 64-byte aligned */
+    size_t capacity;   /* bytes */
+    size_t size;       /* bytes used */
+    uint32_t kind;     /* psp_kind_t of the message within */
+    uint32_t peer;     /* whom it came from or goes to */
+} psp_buffer_t;
+
+/* keep_bytes: how much freed memory is kept for reuse at most. Errors: NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t psp_pool_create(size_t keep_bytes, psp_pool_t **pool_out,
+                                            psc_error_t *error);
+
+/* All its buffers must have been put back. NULL is a no-op. */
+void psp_pool_destroy(psp_pool_t *pool);
+
+/* A buffer of at least capacity bytes, size 0. Any thread. Errors: NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t psp_buffer_get(psp_pool_t *pool, size_t capacity,
+                                           psp_buffer_t **buffer_out, psc_error_t *error);
+
+/* Back to its pool. Any thread. Takes; NULL is a no-op. */
+void psp_buffer_put(psp_buffer_t *buffer);
+
+/* Bytes now outside the pool (gotten and not put back). Any thread. */
+size_t psp_pool_bytes_out(const psp_pool_t *pool);
+
+#endif

@@ -1,0 +1,260 @@
+/*
+ * Messages as plain structs: packed in place, unpacked with every length checked once.
+ *
+ * Past this point there is no protobuf type and no unchecked length. Unpacked messages borrow from
+ * the buffer and from the scratch memory given; both must outlive them. Small fields go through
+ * protobuf-c with an allocator of limited size; the bulk fields (ids, rows) are never copied when
+ * they come in one piece.
+ *
+ *     psp_pull_reply_begin(pool, &reply_header, dim, n, NULL, NULL, &buffer, &rows, error);
+ *     ... gather n * dim floats into rows (unaligned: use memcpy) ...
+ *     psp_transport_send(transport, peer, buffer, error);
+ */
+#ifndef PROTO_MESSAGE_H
+#define PROTO_MESSAGE_H
+
+#include "proto/buffer.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#define PSP_PROTOCOL_VERSION 1u
+#define PSP_NAME_MAX 255u         /* bytes of a table, initialiser, optimizer or counter name */
+#define PSP_PARAMS_MAX 16u        /* hyper-parameters in an OpenTable */
+#define PSP_DIM_MAX 65536u
+#define PSP_STALENESS_ASYNC UINT32_MAX
+#define PSP_MAX_MESSAGE_BYTES (1u << 20) /* default limit of a message, headers included */
+
+/* The number travels beside the message (MPI tag, gRPC method). Never renumber. */
+typedef enum psp_kind {
+    PSP_HELLO = 1,
+    PSP_HELLO_REPLY = 2,
+    PSP_OPEN_TABLE = 3,
+    PSP_OPEN_TABLE_REPLY = 4,
+    PSP_PULL = 5,
+    PSP_PULL_REPLY = 6,
+    PSP_PUSH = 7,
+    PSP_PUSH_REPLY = 8,
+    PSP_CLOCK = 9,
+    PSP_CLOCK_REPLY = 10,
+    PSP_BARRIER = 11,
+    PSP_BARRIER_REPLY = 12,
+    PSP_STATS = 13,
+    PSP_STATS_REPLY = 14,
+    PSP_GOODBYE = 15,
+    PSP_GOODBYE_REPLY = 16,
+} psp_kind_t;
+
+typedef enum psp_push_kind {
+    PSP_PUSH_GRADIENT = 0,
+    PSP_PUSH_DELTA = 1,
+    PSP_PUSH_ASSIGN = 2,
+} psp_push_kind_t;
+
+typedef enum psp_row_state {
+    PSP_ROW_PRESENT = 0,
+    PSP_ROW_INITIAL = 1,
+} psp_row_state_t;
+
+/* Meaning of each field: embps.proto. */
+typedef struct psp_request_header {
+    uint32_t protocol;
+    uint64_t cluster;
+    uint32_t map_epoch;
+    uint64_t session;
+    uint64_t sequence;
+    uint64_t lowest_unacked;
+    uint64_t request;
+    uint64_t clock;
+    uint32_t deadline_ms;
+} psp_request_header_t;
+
+typedef struct psp_reply_header {
+    uint64_t request;
+    uint32_t map_epoch;
+    psc_error_t error; /* code PSC_OK: no error */
+} psp_reply_header_t;
+
+typedef struct psp_hello {
+    uint32_t worker;
+    uint32_t n_workers;
+} psp_hello_t;
+
+typedef struct psp_hello_reply {
+    uint64_t cluster;
+    uint64_t session;
+    uint32_t server;
+    uint32_t n_servers;
+    uint32_t map_epoch;
+    uint32_t max_message_bytes;
+    const uint8_t *slot_owners; /* PSC_SLOT_COUNT little-endian uint16, unaligned; NULL: absent */
+} psp_hello_reply_t;
+
+typedef struct psp_open_table {
+    char name[PSP_NAME_MAX + 1];
+    uint32_t dim;
+    char init[PSP_NAME_MAX + 1];
+    uint32_t n_init_params;
+    double init_params[PSP_PARAMS_MAX];
+    char optimizer[PSP_NAME_MAX + 1];
+    uint32_t n_optimizer_params;
+    double optimizer_params[PSP_PARAMS_MAX];
+    uint64_t seed;
+    uint32_t table;
+} psp_open_table_t;
+
+typedef struct psp_open_table_reply {
+    uint32_t table;
+    uint32_t table_epoch;
+} psp_open_table_reply_t;
+
+typedef struct psp_pull {
+    uint32_t table;
+    uint32_t table_epoch;
+    uint32_t staleness;
+    bool want_versions;
+    size_t n;
+    const uint8_t *ids; /* n little-endian uint64, unaligned */
+} psp_pull_t;
+
+typedef struct psp_pull_reply {
+    uint32_t dim;
+    size_t n;                /* rows: length of rows / (4 * dim) */
+    const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
+    const uint8_t *states;   /* n psp_row_state_t, or NULL: all present */
+    const uint8_t *rows;     /* n * dim float32, unaligned */
+} psp_pull_reply_t;
+
+typedef struct psp_push {
+    uint32_t table;
+    uint32_t table_epoch;
+    psp_push_kind_t kind;
+    float learning_rate;
+    uint32_t dim;
+    size_t n;
+    const uint8_t *ids;
+    const uint8_t *rows; /* exactly n * dim float32, unaligned */
+} psp_push_t;
+
+typedef struct psp_clock {
+    uint64_t progress;
+} psp_clock_t;
+
+typedef struct psp_clock_reply {
+    uint64_t min_clock;
+    uint64_t total_progress;
+} psp_clock_reply_t;
+
+typedef struct psp_barrier {
+    uint64_t generation;
+} psp_barrier_t;
+
+typedef struct psp_counter {
+    const char *name; /* when unpacked: in the scratch memory */
+    uint64_t value;
+} psp_counter_t;
+
+#define PSP_COUNTERS_MAX 256u
+typedef struct psp_stats_reply {
+    size_t n;
+    const psp_counter_t *counters;
+} psp_stats_reply_t;
+
+typedef struct psp_goodbye {
+    uint32_t status;
+} psp_goodbye_t;
+
+/* One unpacked message. Of the headers only the one that fits the kind is set. */
+typedef struct psp_message {
+    psp_kind_t kind;
+    psp_request_header_t request;
+    psp_reply_header_t reply;
+    union {
+        psp_hello_t hello;
+        psp_hello_reply_t hello_reply;
+        psp_open_table_t open_table;
+        psp_open_table_reply_t open_table_reply;
+        psp_pull_t pull;
+        psp_pull_reply_t pull_reply;
+        psp_push_t push;
+        psp_clock_t clock;
+        psp_clock_reply_t clock_reply;
+        psp_barrier_t barrier;
+        psp_stats_reply_t stats_reply;
+        psp_goodbye_t goodbye;
+    } u;
+} psp_message_t;
+
+/* Scratch memory of an unpacked message, reusable from message to message. One thread at a time. */
+typedef struct psp_scratch psp_scratch_t;
+
+/* limit: bytes that one message may take beside its buffer. Errors: NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t psp_scratch_create(size_t limit, psp_scratch_t **scratch_out,
+                                               psc_error_t *error);
+void psp_scratch_destroy(psp_scratch_t *scratch);
+
+/*
+ * Unpacks size bytes of the given kind. message_out borrows from data and scratch until the next
+ * call with this scratch. Any bytes are safe.
+ * Errors: PROTOCOL (malformed, an unknown kind, a length over a limit, counts that disagree),
+ * NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t psp_message_unpack(psp_scratch_t *scratch, uint32_t kind,
+                                               const uint8_t *data, size_t size,
+                                               psp_message_t *message_out, psc_error_t *error);
+
+/*
+ * Packs any message without rows (for a pull: with its ids) from its plain struct, the reverse of
+ * unpack. Errors: NO_MEMORY, INVALID_ARGUMENT (a length over a limit). Gives buffer.
+ */
+PSC_MUST_CHECK psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
+                                             psp_buffer_t **buffer_out, psc_error_t *error);
+
+/*
+ * Begins a pull of n ids: ids_out points at n * 8 bytes in the buffer for the caller to fill.
+ * pull->ids is not read.
+ */
+PSC_MUST_CHECK psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                                           const psp_pull_t *pull, psp_buffer_t **buffer_out,
+                                           uint8_t **ids_out, psc_error_t *error);
+
+/*
+ * Begins a push: ids_out (n * 8 bytes) and rows_out (n * dim * 4 bytes, at a 16-byte boundary where
+ * that costs no field) point into the buffer. push->ids and push->rows are not read.
+ */
+PSC_MUST_CHECK psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                                           const psp_push_t *push, psp_buffer_t **buffer_out,
+                                           uint8_t **ids_out, uint8_t **rows_out,
+                                           psc_error_t *error);
+
+/*
+ * Begins the reply of a pull: rows_out (n * dim * 4 bytes) is for the gather. versions: n or NULL;
+ * states: n bytes or NULL (all present); both are copied.
+ */
+PSC_MUST_CHECK psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
+                                                 uint32_t dim, size_t n, const uint32_t *versions,
+                                                 const uint8_t *states, psp_buffer_t **buffer_out,
+                                                 uint8_t **rows_out, psc_error_t *error);
+
+/* A bare reply of the given reply kind (error or ok) with only its header. */
+PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,
+                                           const psp_reply_header_t *header,
+                                           psp_buffer_t **buffer_out, psc_error_t *error);
+
+/* Rows of dim floats that fit in one pull reply or push of at most max_message_bytes; at least 1. */
+size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes);
+
+/* Static name of a kind ("pull"), "unknown" otherwise. */
+const char *psp_kind_name(uint32_t kind);
+
+/* The reply kind of a request kind; 0 when kind is no request. */
+uint32_t psp_reply_kind(uint32_t kind);
+
+static inline uint64_t psp_id_at(const uint8_t *ids, size_t i)
+{
+    uint64_t id;
+    memcpy(&id, ids + i * sizeof id, sizeof id);
+    return id; /* little-endian hosts only: CMakeLists.txt checks */
+}
+
+#endif

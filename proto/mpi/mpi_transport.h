@@ -1,0 +1,64 @@
+/*
+ * Transport over MPI: ranks of one mpirun job, split into servers and workers.
+ *
+ * mpi.h stays in proto/mpi/ and the programs' main; here an MPI_Comm is passed by address.
+ */
+#ifndef PROTO_MPI_MPI_TRANSPORT_H
+#define PROTO_MPI_MPI_TRANSPORT_H
+
+#include "proto/transport.h"
+
+typedef enum psp_mpi_role {
+    PSP_MPI_SERVER = 0,
+    PSP_MPI_WORKER = 1,
+} psp_mpi_role_t;
+
+/* The ranks of a job by role, with a communicator of one's own kind. */
+typedef struct psp_mpi_job psp_mpi_job_t;
+
+/*
+ * Collective over *comm (an MPI_Comm): all ranks, both roles. Errors: INVALID_ARGUMENT on every rank
+ * when there is no server or no worker (message says which and what to do). Gives.
+ */
+PSC_MUST_CHECK psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role,
+                                               psp_mpi_job_t **job_out, psc_error_t *error);
+/* Collective over the same ranks, unless the job is aborting. NULL is a no-op. */
+void psp_mpi_job_destroy(psp_mpi_job_t *job);
+
+uint32_t psp_mpi_job_rank(const psp_mpi_job_t *job);      /* among one's role */
+uint32_t psp_mpi_job_size(const psp_mpi_job_t *job);      /* of one's role */
+uint32_t psp_mpi_job_n_servers(const psp_mpi_job_t *job);
+uint32_t psp_mpi_job_n_workers(const psp_mpi_job_t *job);
+uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job);   /* random id, the same on all ranks */
+
+/*
+ * Collective over one's role: every rank passes its own error (PSC_OK: none) and gets the one of
+ * the lowest failing rank, so that all stop for the same reason and one reports it.
+ * reporter_out: true on the rank whose error it is. Returns that code.
+ */
+PSC_MUST_CHECK psc_status_t psp_mpi_job_agree(psp_mpi_job_t *job, psc_error_t *error,
+                                              bool *reporter_out);
+/* The same over all ranks of both roles (startup of a job). */
+PSC_MUST_CHECK psc_status_t psp_mpi_job_agree_all(psp_mpi_job_t *job, psc_error_t *error,
+                                                  bool *reporter_out);
+
+/*
+ * Collective over one's role: the bytes of all ranks, one after another, at every rank.
+ * sizes_out: array of job size. Gives bytes_out (psc_free). Errors: NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t psp_mpi_job_gather(psp_mpi_job_t *job, const void *bytes, size_t size,
+                                               char **bytes_out, size_t *sizes_out,
+                                               psc_error_t *error);
+/* Collective over one's role. Sleeps while it waits: no busy core. */
+void psp_mpi_job_barrier(psp_mpi_job_t *job);
+
+/*
+ * The endpoint of this rank. One per job. pool must outlive it. max_message_bytes: larger incoming
+ * messages are refused. Errors: NO_MEMORY. Gives.
+ */
+PSC_MUST_CHECK psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
+                                                     size_t max_message_bytes,
+                                                     psp_transport_t **transport_out,
+                                                     psc_error_t *error);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * What a cold tier does: keep records by (table, slot, id), read them in batches, write them in
+ * batches. Called by the store's I/O thread alone, open and destroy excepted.
+ *
+ * cold_rocks.c keeps them in RocksDB; cold_memory.c in memory, for tests and the simulator, with
+ * faults on request.
+ */
+#ifndef PS_STORE_COLD_H
+#define PS_STORE_COLD_H
+
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PS_COLD_KEY_BYTES 14 /* table (2), slot (4), id (8), big-endian */
+
+typedef struct ps_cold_read {
+    uint8_t key[PS_COLD_KEY_BYTES];
+    uint8_t *record; /* where the value goes */
+    size_t size;     /* its exact size; another size found is CORRUPT */
+    bool found;      /* out */
+} ps_cold_read_t;
+
+typedef struct ps_cold_write {
+    uint8_t key[PS_COLD_KEY_BYTES];
+    const uint8_t *record;
+    size_t size;
+} ps_cold_write_t;
+
+typedef struct ps_cold ps_cold_t;
+
+typedef struct ps_cold_ops {
+    const char *name;
+    /* reads: sorted by key. Errors: IO, CORRUPT; never turned into "not found". */
+    psc_status_t (*read)(ps_cold_t *cold, ps_cold_read_t *reads, size_t n, psc_error_t *error);
+    /* All or none. Errors: IO, DISK_FULL. */
+    psc_status_t (*write)(ps_cold_t *cold, const ps_cold_write_t *writes, size_t n,
+                          psc_error_t *error);
+    /* Everything written so far is on disk when it returns. */
+    psc_status_t (*sync)(ps_cold_t *cold, psc_error_t *error);
+    void (*destroy)(ps_cold_t *cold);
+} ps_cold_ops_t;
+
+struct ps_cold {
+    const ps_cold_ops_t *ops;
+};
+
+static inline void ps_cold_key(uint8_t key[PS_COLD_KEY_BYTES], uint16_t table, uint32_t slot,
+                               uint64_t id)
+{
+    key[0] = (uint8_t)(table >> 8);
+    key[1] = (uint8_t)table;
+    for (int i = 0; i < 4; i++)
+        key[2 + i] = (uint8_t)(slot >> (24 - 8 * i));
+    for (int i = 0; i < 8; i++)
+        key[6 + i] = (uint8_t)(id >> (56 - 8 * i));
+}
+
+/* Gives the memory that a RocksDB tier takes from a budget: the rest is for rows. */
+uint64_t ps_cold_rocks_memory(uint64_t memory_bytes);
+
+/*
+ * Opens or creates RocksDB in dir. memory_bytes: for write buffers, block cache, index and filters
+ * together. Errors: IN_USE (LOCK held), IO, DISK_FULL, CORRUPT, naming dir. Gives.
+ */
+PSC_MUST_CHECK psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes,
+                                               ps_cold_t **cold_out, psc_error_t *error);
+
+/* Faults of a memory tier; all zero: none. */
+typedef struct ps_cold_faults {
+    uint64_t fail_read_at;  /* the n-th read call fails with IO */
+    uint64_t fail_write_at; /* the n-th write call, and all after it, fail with DISK_FULL */
+} ps_cold_faults_t;
+PSC_MUST_CHECK psc_status_t ps_cold_memory_create(const ps_cold_faults_t *faults,
+                                                  ps_cold_t **cold_out, psc_error_t *error);
+
+#endif

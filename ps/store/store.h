@@ -1,0 +1,158 @@
+/*
+ * The row store of one shard: rows as bytes, seen rows in memory under a budget, the rest in the
+ * cold tier. It knows ids, never optimizers or tables' meaning.
+ *
+ * A batch is prepared (all its rows made resident, or known absent), used in place, and released:
+ *
+ *     st = ps_store_prepare(store, table, &batch, error);    // batch.ids, n, hashes, mode set
+ *     if (st == PSC_BUSY)   park it; try again after ps_store_poll made progress
+ *     if (!ps_store_ready(store, &batch))  park it until it is
+ *     for i: row = ps_store_row(store, batch.places[i])      // NULL place: absent (READ only)
+ *     ps_store_release(store, &batch);
+ *
+ * Between "ready" and release nothing moves. The owner thread never touches the disk: reads and
+ * write-back run on the store's I/O thread, one job after another in the order of submission, so a
+ * read that follows a write-back of the same row sees it. `wake` is called from the I/O thread when
+ * ps_store_poll has something to do.
+ *
+ * Threads: one owner thread for everything here.
+ */
+#ifndef PS_STORE_STORE_H
+#define PS_STORE_STORE_H
+
+#include "common/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ps_store ps_store_t;
+
+/* Where a row record is: its offset in the region in units of 64 bytes; 0: nowhere. */
+typedef uint32_t ps_place_t;
+
+#define PS_STORE_MIN_MEMORY ((uint64_t)8 << 20)
+
+typedef enum ps_row_state {
+    PS_ROW_FREE = 0,
+    PS_ROW_PRESENT = 1,
+    PS_ROW_LOADING = 2, /* the I/O thread is filling it */
+    PS_ROW_ABSENT = 3,  /* looked up and not there; a place kept for a waiting batch */
+} ps_row_state_t;
+
+#define PS_ROW_DIRTY 1u /* flags: differs from the cold tier */
+
+/* In front of every row's floats, in memory and on disk (little-endian). 32 bytes. */
+typedef struct ps_row_header {
+    uint64_t id;
+    uint32_t version;      /* grows by one with every change of the row */
+    uint32_t push_seq;     /* shard's serial number of the last push that touched it */
+    uint32_t update_count; /* optimizer updates so far */
+    uint32_t last_clock;   /* clock of the last push */
+    uint16_t table;
+    uint16_t pins;  /* batches that hold it; 0 on disk */
+    uint8_t state;  /* ps_row_state_t */
+    uint8_t policy; /* the eviction policy's */
+    uint16_t flags;
+} ps_row_header_t;
+
+typedef void (*ps_wake_fn)(void *context);
+
+struct ps_cold;
+
+typedef struct ps_store_options {
+    uint64_t memory_bytes; /* all of it: rows, index, RocksDB. At least PS_STORE_MIN_MEMORY */
+    struct ps_cold *cold;  /* taken: destroyed by ps_store_close */
+    ps_wake_fn wake;       /* may be NULL */
+    void *wake_context;
+} ps_store_options_t;
+
+typedef enum ps_batch_mode {
+    PS_BATCH_READ,  /* absent rows get place 0 */
+    PS_BATCH_WRITE, /* absent rows get a new record with state ABSENT: the caller writes its floats and
+                       calls ps_store_mark_new */
+} ps_batch_mode_t;
+
+/* Plain data, filled by the caller (upper part) and by prepare (lower part). */
+typedef struct ps_batch {
+    uint16_t table;
+    ps_batch_mode_t mode;
+    size_t n;
+    const uint64_t *ids;    /* n, duplicates allowed */
+    const uint64_t *hashes; /* n, psc_row_hash of each */
+    ps_place_t *places;     /* n, caller's memory, borrowed until release */
+
+    bool pinned;     /* rows are pinned: release must unpin */
+    uint64_t ticket; /* ready once the store's finished I/O reaches it; 0: at once */
+} ps_batch_t;
+
+/* Errors: INVALID_ARGUMENT (memory below the minimum), NO_MEMORY, IO. Gives. */
+PSC_MUST_CHECK psc_status_t ps_store_open(const ps_store_options_t *options, ps_store_t **store_out,
+                                          psc_error_t *error);
+
+/*
+ * Writes all dirty rows back, waits for the I/O, closes the cold tier, frees. Frees in any case.
+ * clean false: leaves unwritten what is dirty (after a failure). NULL is a no-op.
+ * Errors: IO, DISK_FULL.
+ */
+PSC_MUST_CHECK psc_status_t ps_store_close(ps_store_t *store, bool clean, psc_error_t *error);
+
+/*
+ * Declares a table (number below 65,536) whose rows take row_bytes behind their header; record sizes
+ * are rounded up to 64 bytes. Errors: INVALID_ARGUMENT (exists; a batch of 64 rows would not fit into
+ * the budget: says how much memory would do), NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t ps_store_table_add(ps_store_t *store, uint16_t table, size_t row_bytes,
+                                               psc_error_t *error);
+
+/* Rows that one batch of this table may have at most, so that several batches fit at once. */
+size_t ps_store_max_batch(const ps_store_t *store, uint16_t table);
+
+/*
+ * Looks up all rows of the batch, starts reading what is missing, makes room. Nothing is held on
+ * error. Errors: BUSY (no room now: try again after progress), IO, DISK_FULL, CORRUPT (the store has
+ * failed; every later call says the same), INVALID_ARGUMENT (no such table, batch too large).
+ */
+PSC_MUST_CHECK psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch,
+                                             psc_error_t *error);
+
+/* Whether a prepared batch may be used. */
+bool ps_store_ready(const ps_store_t *store, const ps_batch_t *batch);
+
+/* Ends the use of a prepared batch (ready or not). Absent places that were not made new are freed. */
+void ps_store_release(ps_store_t *store, ps_batch_t *batch);
+
+/* Takes finished I/O; true when anything was finished. Errors: as prepare, once the store failed. */
+PSC_MUST_CHECK psc_status_t ps_store_poll(ps_store_t *store, bool *progress_out,
+                                          psc_error_t *error);
+
+/* The region's first byte; ps_store_row is base + place * 64. */
+uint8_t *ps_store_base(const ps_store_t *store);
+
+static inline ps_row_header_t *ps_store_row(uint8_t *base, ps_place_t place)
+{
+    return (ps_row_header_t *)(void *)(base + (size_t)place * 64);
+}
+
+static inline float *ps_row_floats(ps_row_header_t *row)
+{
+    return (float *)(void *)(row + 1);
+}
+
+/* The row was changed: write it back some time. */
+static inline void ps_store_mark_dirty(ps_row_header_t *row)
+{
+    row->flags |= PS_ROW_DIRTY;
+}
+
+/* An ABSENT row of a WRITE batch now has a value. */
+void ps_store_mark_new(ps_store_t *store, ps_row_header_t *row);
+
+/* Counters for statistics; all since the start. */
+typedef struct ps_store_counters {
+    uint64_t rows_hot, rows_new, hits, misses, evicted, written_back, cold_reads, cold_found;
+    uint64_t bytes_hot, bytes_budget;
+} ps_store_counters_t;
+void ps_store_counters(const ps_store_t *store, ps_store_counters_t *counters_out);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * A shard: the tables of one server and the requests on them, as a state machine without threads,
+ * sockets or clock. Drivers (ps/server.c over MPI or local queues, the tests' simulator) feed it
+ * messages and send its replies.
+ *
+ * Requests of one session take effect in the order of arrival; each is answered exactly once.
+ */
+#ifndef PS_TABLE_SHARD_H
+#define PS_TABLE_SHARD_H
+
+#include "proto/message.h"
+#include "ps/store/store.h"
+
+typedef struct ps_shard ps_shard_t;
+
+/* Sends a reply. Takes buffer. Called on the owner thread from within shard calls. */
+typedef void (*ps_reply_fn)(void *context, uint32_t peer, psp_buffer_t *buffer);
+
+typedef struct ps_shard_options {
+    ps_store_t *store; /* borrowed; outlives the shard */
+    psp_pool_t *pool;  /* borrowed */
+    ps_reply_fn reply;
+    void *reply_context;
+    uint64_t cluster;  /* id of this run; from another one requests are refused */
+    uint32_t rank, n_servers, n_workers;
+    size_t max_message_bytes;
+} ps_shard_options_t;
+
+/* Errors: NO_MEMORY, INVALID_ARGUMENT. Gives. */
+PSC_MUST_CHECK psc_status_t ps_shard_create(const ps_shard_options_t *options,
+                                            ps_shard_t **shard_out, psc_error_t *error);
+/* Drops waiting requests. NULL is a no-op. */
+void ps_shard_destroy(ps_shard_t *shard);
+
+/*
+ * One message from a peer. Takes buffer. A malformed one is answered with an error where a reply is
+ * possible. Errors: only what ends the shard (the store failed: IO, DISK_FULL, CORRUPT; NO_MEMORY);
+ * waiting requests have then been answered with it.
+ */
+PSC_MUST_CHECK psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer,
+                                            psc_error_t *error);
+
+/* Goes on with what waited (finished I/O, room). *progress_out: something moved. Errors: as handle. */
+PSC_MUST_CHECK psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out,
+                                          psc_error_t *error);
+
+/* Workers that have said goodbye, and whether all n_workers did and nothing waits. */
+uint32_t ps_shard_departed(const ps_shard_t *shard);
+bool ps_shard_finished(const ps_shard_t *shard);
+
+/* The worst exit status a departed worker told; 0 when all ended well. */
+uint32_t ps_shard_worst_status(const ps_shard_t *shard);
+
+/* Requests that wait now, of this peer or of all (UINT32_MAX): the driver's bound. */
+size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer);
+
+#endif

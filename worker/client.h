@@ -1,0 +1,41 @@
+/*
+ * The client behind embps.h, for programs of this tree that need more than the public calls.
+ */
+#ifndef WORKER_CLIENT_H
+#define WORKER_CLIENT_H
+
+#include "common/status.h"
+#include "embps.h"
+#include "proto/mpi/mpi_transport.h"
+
+/*
+ * A client over a job that the caller created and keeps (embps_connect_mpi makes its own). The
+ * caller has already agreed with all ranks (psp_mpi_job_agree_all). Errors: as embps_connect_mpi.
+ */
+PSC_MUST_CHECK psc_status_t psw_client_connect_job(psp_mpi_job_t *job, embps_client_t **client_out,
+                                                   psc_error_t *error);
+
+/* psc_error_t and embps_error_t are the same plain data; copied at the border. */
+int psw_error_export(const psc_error_t *from, embps_error_t *to);
+
+/*
+ * A push whose rows the caller writes straight into the messages, without a copy of its own: for
+ * i in [0, n) fill(context, i, row) is called once, in order of servers, with row [dim] to write.
+ * ids must be distinct (not checked) and the values finite (not checked).
+ */
+typedef void (*psw_fill_fn)(void *context, size_t i, float *row);
+PSC_MUST_CHECK psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind,
+                                                const uint64_t *ids, size_t n, psw_fill_fn fill,
+                                                void *context, float learning_rate,
+                                                embps_request_t **request_out, psc_error_t *error);
+
+/*
+ * A pull of distinct ids into rows_out with a row stride of stride_floats >= dim (floats past dim
+ * are left alone).
+ */
+PSC_MUST_CHECK psc_status_t psw_pull_strided_start(embps_table_t *table, const uint64_t *ids,
+                                                   size_t n, float *rows_out, size_t stride_floats,
+                                                   embps_request_t **request_out,
+                                                   psc_error_t *error);
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * embps: a distributed, sharded parameter server for embedding tables. The client library.
+ *
+ * A table maps any uint64 id to a row of dim floats. A worker pulls the rows that its batch touches,
+ * computes, and pushes gradients or deltas:
+ *
+ *     embps_error_t error;
+ *     embps_client_t *client;
+ *     embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
+ *     local.data = "data";
+ *     if (embps_connect_local(&local, &client, &error) != 0)
+ *         die(error.message);
+ *     embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+ *     options.dim = 64;
+ *     embps_table_t *table;
+ *     embps_table_open(client, "words", &options, &table, &error);
+ *     uint64_t ids[2] = {7, 42};
+ *     float rows[2 * 64];
+ *     embps_pull(table, ids, 2, rows, &error);
+ *     embps_push(table, EMBPS_GRADIENT, ids, 2, gradients, 0.1f, &error);
+ *     embps_close(client, &error);
+ *
+ * Errors: every function that can fail returns 0 or a code (EMBPS_...), and fills *error (may be
+ * NULL). Pointers are borrowed for the call unless stated otherwise.
+ *
+ * Threads: a client and its tables and requests are used by one thread at a time; different clients
+ * are independent. Messages move inside calls of this library (any call moves them), on the calling
+ * thread: a program that computes for long without a call leaves its replies waiting, and loses
+ * nothing. Over MPI, only one thread per process may use this library, and MPI must have been
+ * initialised with at least MPI_THREAD_FUNNELED (that thread) or MPI_THREAD_SERIALIZED.
+ *
+ * Order: the effects of one client on one row happen in the order in which it issued them. A pull
+ * issued before a push never sees it.
+ */
+#ifndef EMBPS_H
+#define EMBPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define EMBPS_VERSION_MAJOR 0
+#define EMBPS_VERSION_MINOR 1
+#define EMBPS_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define EMBPS_API __attribute__((visibility("default")))
+#define EMBPS_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define EMBPS_API
+#define EMBPS_MUST_CHECK
+#endif
+
+/* Codes. Fixed numbers, also a program's exit status. */
+enum {
+    EMBPS_OK = 0,
+    EMBPS_INVALID_ARGUMENT = 2,
+    EMBPS_NOT_FOUND = 3,
+    EMBPS_MISMATCH = 4, /* e.g. a table opened with another dim */
+    EMBPS_UNSUPPORTED = 5,
+    EMBPS_BUSY = 6,
+    EMBPS_INTERRUPTED = 7,
+    EMBPS_PROTOCOL = 20,
+    EMBPS_PEER_GONE = 21,
+    EMBPS_TIMEOUT = 22,
+    EMBPS_IO = 40,
+    EMBPS_DISK_FULL = 41,
+    EMBPS_CORRUPT = 42,
+    EMBPS_UNCLEAN = 43, /* data directory of another run, or not closed clean */
+    EMBPS_IN_USE = 44,
+    EMBPS_NO_MEMORY = 60,
+    EMBPS_INTERNAL = 61,
+};
+
+typedef struct embps_error {
+    int code;          /* EMBPS_... */
+    int32_t rank;      /* server rank it concerns, -1: none */
+    uint64_t id;       /* row id it concerns, 0: none */
+    char message[488]; /* what happened and what to do; NUL-terminated */
+} embps_error_t;
+
+typedef struct embps_client embps_client_t;
+typedef struct embps_table embps_table_t;
+typedef struct embps_request embps_request_t;
+
+/* ---- connecting ---- */
+
+typedef struct embps_local_options {
+    const char *data;      /* data directory; must not hold tables of another run. Required */
+    uint64_t memory_bytes; /* for rows in memory, RocksDB's own included. At least 8 MiB. Default 256 MiB */
+    uint32_t n_workers;    /* clients that will share the shard, see embps_local_create. Default 1 */
+} embps_local_options_t;
+
+#define EMBPS_LOCAL_OPTIONS_DEFAULT                                                                \
+    {                                                                                              \
+        NULL, (uint64_t)256 << 20, 1                                                               \
+    }
+
+/*
+ * What: a client with the whole shard in this process; no mpirun, no other process.
+ * Errors: INVALID_ARGUMENT, UNCLEAN, IN_USE, IO, NO_MEMORY.
+ * Ownership: gives client; embps_close ends the shard too. options->n_workers must be 1.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_connect_local(const embps_local_options_t *options,
+                                                   embps_client_t **client_out,
+                                                   embps_error_t *error);
+
+/*
+ * What: the same for several threads: n_workers clients of one shard, clients_out[i] for thread i.
+ * Every client must be closed, each by its thread; the last close ends the shard.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_connect_local_many(const embps_local_options_t *options,
+                                                        embps_client_t **clients_out,
+                                                        embps_error_t *error);
+
+/*
+ * What: this rank as a worker of an mpirun job that has embps-server ranks in the same communicator.
+ * comm: address of an MPI_Comm (normally MPI_COMM_WORLD); MPI is initialised by the caller.
+ * Collective: over comm, together with the servers.
+ * Errors: INVALID_ARGUMENT (no server in comm), MISMATCH, PEER_GONE, and what a server could not do
+ * at its start (UNCLEAN, IN_USE, IO).
+ * Ownership: gives client. Close before MPI_Finalize.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_connect_mpi(const void *comm, embps_client_t **client_out,
+                                                 embps_error_t *error);
+
+/*
+ * What: waits for all outstanding requests, says goodbye to the servers and frees the client, its
+ * tables and requests. Frees in any case; the code tells whether everything was acknowledged.
+ * client NULL: no-op.
+ */
+EMBPS_API int embps_close(embps_client_t *client, embps_error_t *error);
+
+/*
+ * What: the same after a failure: tells the servers (status: what the program will exit with), waits
+ * for nothing. The program should exit soon. client NULL: no-op.
+ */
+EMBPS_API void embps_abandon(embps_client_t *client, int status);
+
+EMBPS_API uint32_t embps_worker_rank(const embps_client_t *client);
+EMBPS_API uint32_t embps_worker_count(const embps_client_t *client);
+EMBPS_API uint32_t embps_server_count(const embps_client_t *client);
+
+/* ---- tables ---- */
+
+#define EMBPS_MAX_PARAMS 16
+
+typedef struct embps_table_options {
+    uint32_t dim;          /* row width, 1 to 65,536. Required */
+    const char *init;      /* "zeros", "uniform", "normal", "word2vec". Default "zeros" */
+    uint32_t n_init_params;
+    double init_params[EMBPS_MAX_PARAMS]; /* uniform: low, high; normal: mean, deviation */
+    const char *optimizer; /* for EMBPS_GRADIENT: "sgd", "adagrad". Default "sgd" */
+    uint32_t n_optimizer_params;
+    double optimizer_params[EMBPS_MAX_PARAMS]; /* adagrad: initial accumulator, epsilon */
+    uint64_t seed;         /* of the initial values. Default 1 */
+} embps_table_options_t;
+
+#define EMBPS_TABLE_OPTIONS_DEFAULT                                                                \
+    {                                                                                              \
+        0, "zeros", 0, {0}, "sgd", 0, {0}, 1                                                       \
+    }
+
+/*
+ * What: opens a table of this name (1 to 255 bytes), creating it where it is new.
+ * Errors: INVALID_ARGUMENT (names the option and its bounds), MISMATCH (exists with other options;
+ * message holds both values).
+ * Ownership: gives a table that lives as long as its client. Copies options.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_table_open(embps_client_t *client, const char *name,
+                                                const embps_table_options_t *options,
+                                                embps_table_t **table_out, embps_error_t *error);
+
+EMBPS_API uint32_t embps_table_dim(const embps_table_t *table);
+
+/* ---- rows ---- */
+
+typedef enum embps_push_kind {
+    EMBPS_GRADIENT = 0, /* the table's optimizer applies it with the learning rate of the call */
+    EMBPS_DELTA = 1,    /* added as it is */
+    EMBPS_ASSIGN = 2,   /* replaces the row; of duplicates the last one counts */
+} embps_push_kind_t;
+
+/*
+ * What: reads rows. A row that was never pushed has its initial value, and reading creates nothing.
+ * Shapes: ids [n] any values, duplicates allowed; rows_out [n, dim], in the order of ids.
+ * Errors: INVALID_ARGUMENT, PEER_GONE, IO, CORRUPT, DISK_FULL, NO_MEMORY; rows_out is then undefined.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_pull(embps_table_t *table, const uint64_t *ids, size_t n,
+                                          float *rows_out, embps_error_t *error);
+
+/*
+ * What: changes rows. Duplicate ids in one call are summed first (ASSIGN: the last one counts).
+ * Shapes: ids [n], rows [n, dim].
+ * Errors: INVALID_ARGUMENT (also: a value that is not finite, named by its id; nothing was sent),
+ * as for pull. Each server applies its part of a push whole or not at all; after an error the
+ * message names the server whose part was refused.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_push(embps_table_t *table, embps_push_kind_t kind,
+                                          const uint64_t *ids, size_t n, const float *rows,
+                                          float learning_rate, embps_error_t *error);
+
+/*
+ * What: the same without waiting. ids and rows are copied before return (push); rows_out belongs to
+ * the request until embps_wait returns (pull).
+ * Ownership: gives request; embps_wait frees it.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_pull_start(embps_table_t *table, const uint64_t *ids, size_t n,
+                                                float *rows_out, embps_request_t **request_out,
+                                                embps_error_t *error);
+EMBPS_API EMBPS_MUST_CHECK int embps_push_start(embps_table_t *table, embps_push_kind_t kind,
+                                                const uint64_t *ids, size_t n, const float *rows,
+                                                float learning_rate, embps_request_t **request_out,
+                                                embps_error_t *error);
+
+/* Waits for a request and frees it. The code is that of the request. request NULL: no-op. */
+EMBPS_API EMBPS_MUST_CHECK int embps_wait(embps_request_t *request, embps_error_t *error);
+
+/* Moves messages without waiting; *done_out tells whether embps_wait would return at once. */
+EMBPS_API EMBPS_MUST_CHECK int embps_test(embps_request_t *request, bool *done_out,
+                                          embps_error_t *error);
+
+/* How old a pull may be, in clocks: 0 waits until all workers have passed this worker's clock; the
+ * default, EMBPS_ASYNC, never waits. Holds for later pulls of the client. */
+#define EMBPS_ASYNC UINT32_MAX
+EMBPS_API void embps_set_staleness(embps_client_t *client, uint32_t clocks);
+
+/* ---- workers together ---- */
+
+/*
+ * What: ends this worker's clock: everything it issued before counts as done in the clock that ends.
+ * progress: any growing number of the program's own (e.g. words trained); the sum over all workers
+ * comes back in *total_progress_out (may be NULL), as far as the servers know it.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_clock(embps_client_t *client, uint64_t progress,
+                                           uint64_t *total_progress_out, embps_error_t *error);
+
+/* Collective: over all workers. Returns when all have come and all their earlier pushes are applied. */
+EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error_t *error);
+
+/* ---- looking ---- */
+
+typedef void (*embps_counter_fn)(void *context, const char *name, uint64_t value);
+
+/* What: calls fn for each counter, summed over the servers, then for the client's own ("client.*"). */
+EMBPS_API EMBPS_MUST_CHECK int embps_stats(embps_client_t *client, embps_counter_fn fn,
+                                           void *context, embps_error_t *error);
+
+/* Bytes of all messages sent and received by this client so far. Cheap. */
+EMBPS_API void embps_traffic(const embps_client_t *client, uint64_t *sent_out,
+                             uint64_t *received_out);
+
+/* "0.1.0" */
+EMBPS_API const char *embps_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
