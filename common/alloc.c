@@ -1,5 +1,4 @@
 /* Allocation with a failure switch for tests. The counter costs one relaxed atomic add a call. */
-#define _GNU_SOURCE
 #include "common/alloc.h"
 
 #include <stdatomic.h>

@@ -1,5 +1,4 @@
 /* Monotonic time from the system. */
-#define _GNU_SOURCE
 #include "common/clock.h"
 
 #include <time.h>
@@ -13,6 +12,7 @@ uint64_t psc_clock_us(void)
 
 void psc_clock_sleep_us(uint64_t us)
 {
-    struct timespec t = {.tv_sec = (time_t)(us / 1000000u), .tv_nsec = (long)(us % 1000000u) * 1000};
+    struct timespec t = {.tv_sec = (time_t)(us / 1000000u),
+                         .tv_nsec = (long)(us % 1000000u) * 1000};
     (void)nanosleep(&t, NULL);
 }

@@ -26,8 +26,8 @@ PSC_MUST_CHECK psc_status_t psc_outfile_open(const char *path, psc_outfile_t **o
 /* Where to write. Borrowed until commit or abort. Write errors may be left to commit. */
 FILE *psc_outfile_stream(psc_outfile_t *out);
 
-/* Flushes, syncs, renames over path, syncs the folder. On error the temporary is removed and path is
- * as it was. Takes out in both cases. */
+/* Flushes, syncs, renames over path, syncs the folder. On error the temporary is removed and path
+ * is as it was. Takes out in both cases. */
 PSC_MUST_CHECK psc_status_t psc_outfile_commit(psc_outfile_t *out, psc_error_t *error);
 
 /* Removes the temporary. Takes out; NULL is a no-op. */

@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-/* Bijective finaliser of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom..."). */
+/* Bijective finaliser of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom
+ * number generators"). */
 static inline uint64_t psc_mix64(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);

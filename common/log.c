@@ -1,5 +1,5 @@
-/* Log lines: formatted into a fixed buffer and written with one write(2), so that they stay whole. */
-#define _GNU_SOURCE
+/* Log lines: formatted into a fixed buffer and written with one write(2), so that they stay whole.
+ */
 #include "common/log.h"
 
 #include "common/process.h"

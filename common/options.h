@@ -8,10 +8,10 @@
  *         ...
  *     };
  *
- * Sizes accept K, M, G, T (powers of 1,024). `--name VALUE` and `--name=VALUE`; flags take none; lists
- * take all words up to the next option. An unknown option, a value out of bounds, a missing required
- * option are INVALID_ARGUMENT naming the option, the value and what is possible (and the nearest
- * known name for a misspelt one). --help and --version are handled by the parser.
+ * Sizes accept K, M, G, T (powers of 1,024). `--name VALUE` and `--name=VALUE`; flags take none;
+ * lists take all words up to the next option. An unknown option, a value out of bounds, a missing
+ * required option are INVALID_ARGUMENT naming the option, the value and what is possible (and the
+ * nearest known name for a misspelt one). --help and --version are handled by the parser.
  */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
@@ -38,26 +38,26 @@ typedef struct psc_option_list {
 } psc_option_list_t;
 
 typedef struct psc_option {
-    const char *name;          /* without dashes */
-    const char *argument;      /* name of the value in the help; NULL for a flag */
+    const char *name;     /* without dashes */
+    const char *argument; /* name of the value in the help; NULL for a flag */
     psc_option_type_t type;
     size_t offset;             /* of the field in the options struct */
     double min, max;           /* numbers and sizes; ignored otherwise */
     const char *default_value; /* as text, parsed like a value; NULL: zero, or required */
     bool required;
-    const char *environment;   /* variable read when the option is not given, or NULL */
-    const char *help;          /* one paragraph, plain text, without trailing newline */
+    const char *environment; /* variable read when the option is not given, or NULL */
+    const char *help;        /* one paragraph, plain text, without trailing newline */
 } psc_option_t;
 
 typedef struct psc_command {
-    const char *name;          /* "embps-train skipgram" */
-    const char *synopsis;      /* after the name: "--corpus FILE... --out FILE [options]" */
-    const char *summary;       /* one line */
-    const char *description;   /* paragraphs, separated by blank lines */
+    const char *name;        /* "embps-train skipgram" */
+    const char *synopsis;    /* after the name: "--corpus FILE... --out FILE [options]" */
+    const char *summary;     /* one line */
+    const char *description; /* paragraphs, separated by blank lines */
     const psc_option_t *options;
     size_t n_options;
-    const char *operands;      /* name of positional words ("WORD..."), NULL: none allowed */
-    const char *examples;      /* lines, or NULL */
+    const char *operands; /* name of positional words ("WORD..."), NULL: none allowed */
+    const char *examples; /* lines, or NULL */
 } psc_command_t;
 
 typedef enum psc_parse_result {
@@ -66,10 +66,10 @@ typedef enum psc_parse_result {
 } psc_parse_result_t;
 
 /*
- * Parses argv[1..argc-1] into the struct at values. operands_out (may be NULL when none are allowed)
- * gets the positional words. Borrows argv.  *given_out bits (may be NULL; one bool per option) tell
- * which were on the command line or in the environment.
- * Errors: INVALID_ARGUMENT; NO_MEMORY.
+ * Parses argv[1..argc-1] into the struct at values. operands_out (may be NULL when none are
+ * allowed) gets the positional words. Borrows argv.  *given_out bits (may be NULL; one bool per
+ * option) tell which were on the command line or in the environment. Errors: INVALID_ARGUMENT;
+ * NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t psc_options_parse(const psc_command_t *command, int argc,
                                               char *const argv[], void *values,

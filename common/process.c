@@ -1,5 +1,4 @@
 /* Global state of a program: abort hook and log label. Set before threads start, read by all. */
-#define _GNU_SOURCE
 #include "common/process.h"
 
 #include <stdio.h>

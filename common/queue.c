@@ -2,7 +2,6 @@
  * A mutex and a condition variable over a linked list. An atomic count lets the consumer look
  * without the lock, so that a polling owner thread pays one load when nothing is there.
  */
-#define _GNU_SOURCE
 #include "common/queue.h"
 
 #include "common/alloc.h"

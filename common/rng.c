@@ -18,7 +18,6 @@ void psc_rng_row(uint64_t seed, uint32_t table, uint64_t id, uint32_t block, psc
     /* The update count enters through the key, since the counter's 128 bits are taken. */
     uint64_t k = update_count == 0 ? seed : psc_mix64(seed ^ psc_mix64(update_count));
     uint32_t key[2] = {(uint32_t)k, (uint32_t)(k >> 32)};
-    uint32_t counter[4] = {(uint32_t)id, (uint32_t)(id >> 32), table,
-                           block | (uint32_t)use << 28};
+    uint32_t counter[4] = {(uint32_t)id, (uint32_t)(id >> 32), table, block | (uint32_t)use << 28};
     psc_rng_philox(counter, key, out);
 }

@@ -4,7 +4,6 @@
  * Purpose: one place that formats an error. Nothing is allocated, so "out of memory" can be
  * reported as well. Thread-safe: works on the caller's struct alone (strerror_r, not strerror).
  */
-#define _GNU_SOURCE
 #include "common/status.h"
 
 #include "common/process.h"
@@ -15,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+PSC_PRINTF(3, 0)
 static void fill(psc_error_t *error, psc_status_t code, const char *format, va_list args)
 {
     error->code = code;

@@ -51,7 +51,7 @@ typedef enum psc_status {
 /* Plain data; PSC_ERROR_INIT is "no error". */
 typedef struct psc_error {
     psc_status_t code;
-    int32_t rank;      /* server or worker rank that detected it; -1: not known or does not matter */
+    int32_t rank;      /* server or worker that detected it; -1: not known or does not matter */
     uint64_t id;       /* row id it concerns; 0 when none */
     char message[488]; /* NUL-terminated UTF-8, cut at the end where it does not fit */
 } psc_error_t;

@@ -1,0 +1,23 @@
+/*
+ * What a rank tells about its end, for the script that started the job: mpirun gives one exit
+ * status for all, and not always the right one.
+ *
+ * When the environment variable EMBPS_STATUS_DIR is set, the file <dir>/<role>-<rank> gets one line
+ * "<code>\t<message>\n", whole or not at all. Call before exit or abort.
+ */
+#ifndef COMMON_RUN_STATUS_H
+#define COMMON_RUN_STATUS_H
+
+#include "common/status.h"
+
+#include <stdint.h>
+
+#define PSC_STATUS_DIR_VARIABLE "EMBPS_STATUS_DIR"
+
+/*
+ * role: "server" or "worker"; message: one line (line ends and tabs become spaces), may be "".
+ * Borrows. A failure to write is logged, since the run's own status matters more. Any thread.
+ */
+void psc_run_status_write(const char *role, int32_t rank, psc_status_t code, const char *message);
+
+#endif
