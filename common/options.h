@@ -3,15 +3,19 @@
  * README's option lists come.
  *
  *     static const psc_option_t options[] = {
- *         PSC_OPT_SIZE("memory", "BYTES", offsetof(opts_t, memory), 8 << 20, UINT64_MAX, "256M",
- *                      "EMBPS_MEMORY", "Memory for rows ..."),
+ *         {.name = "memory", .argument = "BYTES", .type = PSC_OPTION_SIZE,
+ *          .offset = offsetof(opts_t, memory), .min = 8 << 20, .max = 0x1p62,
+ *          .default_value = "256M", .environment = "EMBPS_MEMORY", .help = "Memory for rows."},
  *         ...
  *     };
  *
  * Sizes accept K, M, G, T (powers of 1,024). `--name VALUE` and `--name=VALUE`; flags take none;
- * lists take all words up to the next option. An unknown option, a value out of bounds, a missing
- * required option are INVALID_ARGUMENT naming the option, the value and what is possible (and the
- * nearest known name for a misspelt one). --help and --version are handled by the parser.
+ * lists take all words up to the next option; `--` ends the options. An option is given once. An
+ * unknown option, a value out of bounds, a missing required option are INVALID_ARGUMENT naming the
+ * option, the value and what is possible (and the nearest known name for a misspelt one). The
+ * parser handles --help and --version.
+ *
+ * Where a value comes from: command line, else environment (set and not empty), else default.
  */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
@@ -24,7 +28,7 @@
 #include <stdio.h>
 
 typedef enum psc_option_type {
-    PSC_OPTION_FLAG,   /* bool */
+    PSC_OPTION_FLAG,   /* bool; in the environment: 1, true, yes, on or 0, false, no, off */
     PSC_OPTION_U64,    /* uint64_t, whole number */
     PSC_OPTION_SIZE,   /* uint64_t, bytes with suffix */
     PSC_OPTION_DOUBLE, /* double, finite */
@@ -42,10 +46,10 @@ typedef struct psc_option {
     const char *argument; /* name of the value in the help; NULL for a flag */
     psc_option_type_t type;
     size_t offset;             /* of the field in the options struct */
-    double min, max;           /* numbers and sizes; ignored otherwise */
+    double min, max;           /* of numbers and sizes, both allowed; 0 and 0: no bounds */
     const char *default_value; /* as text, parsed like a value; NULL: zero, or required */
     bool required;
-    const char *environment; /* variable read when the option is not given, or NULL */
+    const char *environment; /* variable read when the option is not given, or NULL; no lists */
     const char *help;        /* one paragraph, plain text, without trailing newline */
 } psc_option_t;
 
@@ -66,10 +70,11 @@ typedef enum psc_parse_result {
 } psc_parse_result_t;
 
 /*
- * Parses argv[1..argc-1] into the struct at values. operands_out (may be NULL when none are
- * allowed) gets the positional words. Borrows argv.  *given_out bits (may be NULL; one bool per
- * option) tell which were on the command line or in the environment. Errors: INVALID_ARGUMENT;
- * NO_MEMORY.
+ * Parses argv[1..argc-1] into the struct at values; every field that has an option is set.
+ * operands_out (may be NULL when none are allowed) gets the positional words, which stand together.
+ * given_out (may be NULL; one bool per option) tells which were on the command line or in the
+ * environment. On PSC_PARSE_EXIT and on an error the values are unspecified. Borrows argv for as
+ * long as values are used. Errors: INVALID_ARGUMENT.
  */
 PSC_MUST_CHECK psc_status_t psc_options_parse(const psc_command_t *command, int argc,
                                               char *const argv[], void *values,
