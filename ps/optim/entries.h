@@ -1,0 +1,10 @@
+/* The entries of the optimizer table, one file each. Only optim.c and their tests look here. */
+#ifndef PS_OPTIM_ENTRIES_H
+#define PS_OPTIM_ENTRIES_H
+
+#include "ps/optim/optim.h"
+
+extern const ps_optim_t ps_optim_sgd;
+extern const ps_optim_t ps_optim_adagrad;
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * The table of optimizers: names to entries, and hyper-parameters checked once.
+ *
+ * A new optimizer is a file with one const ps_optim_t, a line in entries.h and a line below; the
+ * tests run over the table, so they cover it by its being there. Parameters are checked in double,
+ * as they came over the wire, and handed to kernels as float. Threads: all is const.
+ */
+#include "ps/optim/optim.h"
+
+#include "ps/optim/entries.h"
+
+#include <string.h>
+
+static const ps_optim_t *const table[] = {
+    &ps_optim_sgd,
+    &ps_optim_adagrad,
+};
+
+const ps_optim_t *ps_optim_at(size_t i)
+{
+    return i < sizeof table / sizeof table[0] ? table[i] : NULL;
+}
+
+const ps_optim_t *ps_optim_find(const char *name)
+{
+    const ps_optim_t *optim;
+    for (size_t i = 0; (optim = ps_optim_at(i)) != NULL; i++) {
+        if (strcmp(optim->name, name) == 0)
+            return optim;
+    }
+    return NULL;
+}
+
+psc_status_t ps_optim_params(const ps_optim_t *optim, const double *values, size_t n,
+                             float *params_out, psc_error_t *error)
+{
+    if (n > optim->n_params)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "optimizer %s takes at most %zu parameters, got %zu", optim->name,
+                             optim->n_params, n);
+    for (size_t i = 0; i < n; i++) {
+        const ps_optim_param_t *param = &optim->params[i];
+        if (!(values[i] >= param->min && values[i] <= param->max))
+            return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                                 "optimizer %s: %s is %g, must be between %g and %g", optim->name,
+                                 param->name, values[i], param->min, param->max);
+    }
+    for (size_t i = 0; i < PS_OPTIM_PARAMS_MAX; i++) {
+        double value = 0;
+        if (i < optim->n_params)
+            value = i < n ? values[i] : optim->params[i].default_value;
+        params_out[i] = (float)value;
+    }
+    return PSC_OK;
+}
