@@ -23,6 +23,8 @@ typedef struct ps_init {
     const char *source;
     size_t n_params;
     const ps_init_param_t *params;
+    /* What the bounds do not say, e.g. low <= high; NULL: nothing. Errors: INVALID_ARGUMENT. */
+    psc_status_t (*check)(const float *params, psc_error_t *error);
     /* row [D]. Pure. */
     void (*fill)(float *row, size_t dim, uint64_t seed, uint32_t table, uint64_t id,
                  const float *params);

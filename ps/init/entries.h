@@ -1,0 +1,18 @@
+/* The entries of the initialiser table, one file each. Only init.c and their tests look here. */
+#ifndef PS_INIT_ENTRIES_H
+#define PS_INIT_ENTRIES_H
+
+#include "ps/init/init.h"
+
+extern const ps_init_t ps_init_zeros;
+extern const ps_init_t ps_init_uniform;
+extern const ps_init_t ps_init_normal;
+extern const ps_init_t ps_init_word2vec;
+
+/*
+ * The p-quantile of the standard normal distribution, 0 < p < 1, to about 1 part in 10^16.
+ * The same bits everywhere: +, -, *, / and sqrt alone. Source: Wichura 1988, algorithm AS 241.
+ */
+double ps_init_normal_quantile(double p);
+
+#endif
