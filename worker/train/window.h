@@ -53,8 +53,8 @@ float psw_window_skipgram(psw_kernel_t *kernel, float *const *inputs, size_t n_i
                           float *const *outputs, size_t n_outputs, float rate, bool want_loss);
 
 /*
- * CBOW: hidden = mean of the inputs; g = (label - sigmoid(hidden * Out)) * rate; the error g * Out is
- * added to every input undivided, as the original C tool does with cbow_mean; Out += g * hidden.
+ * CBOW: hidden = mean of the inputs; g = (label - sigmoid(hidden * Out)) * rate; the error g * Out
+ * is added to every input undivided, as the original C tool does with cbow_mean; Out += g * hidden.
  */
 float psw_window_cbow(psw_kernel_t *kernel, float *const *inputs, size_t n_inputs,
                       float *const *outputs, size_t n_outputs, float rate, bool want_loss);
