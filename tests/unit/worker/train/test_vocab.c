@@ -230,12 +230,12 @@ static void damaged_vocabulary_files_are_refused_with_the_line(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "good 3\nbad\n",       "good 3\nbad \n",      "good 3\n 4\n",
-        "good 3\n\n",          "good 3\nbad 4x\n",    "good 3\nbad -4\n",
-        "good 3\nbad 4 \n",    "good 3\nbad 4\r\n",   "good 3\nbad 99999999999999999999\n",
-        "good 3\nbad  4\n",    "good 3\ngood 4\n",    "good 3\nbad 0\n",
-        "good 3\nbad 4",       "good 3\nbad\t4\n",    "good 3\nbad 9223372036854775809\n",
-        "good 3\nbad two 4\n", "good 3\nbad 0x4\n",   "good 3\nbad +4\n",
+        "good 3\nbad\n",       "good 3\nbad \n",    "good 3\n 4\n",
+        "good 3\n\n",          "good 3\nbad 4x\n",  "good 3\nbad -4\n",
+        "good 3\nbad 4 \n",    "good 3\nbad 4\r\n", "good 3\nbad 99999999999999999999\n",
+        "good 3\nbad  4\n",    "good 3\ngood 4\n",  "good 3\nbad 0\n",
+        "good 3\nbad 4",       "good 3\nbad\t4\n",  "good 3\nbad 9223372036854775809\n",
+        "good 3\nbad two 4\n", "good 3\nbad 0x4\n", "good 3\nbad +4\n",
     };
     size_t n;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -269,7 +269,6 @@ static void memory_that_runs_out_is_an_error_and_leaks_nothing(void **state)
     for (unsigned long n = 1; !whole; n++) {
         psw_counter_t *counter = NULL;
         psw_vocab_t *vocab = NULL;
-        unsigned long before = psc_alloc_count();
         psc_alloc_fail_at(n);
         psc_status_t st = psw_counter_create(&counter, NULL);
         for (uint32_t i = 0; st == PSC_OK && i < N_WORDS; i++) {
@@ -281,7 +280,6 @@ static void memory_that_runs_out_is_an_error_and_leaks_nothing(void **state)
             st = psw_vocab_build(counter, 1, &vocab, NULL);
         whole = st == PSC_OK;
         psc_alloc_fail_at(0);
-        (void)before;
         assert_true(whole || st == PSC_NO_MEMORY);
         psw_vocab_destroy(vocab);
         psw_counter_destroy(counter);
