@@ -21,9 +21,10 @@ void *psc_alloc(size_t size)
 
 void *psc_alloc_zeroed(size_t count, size_t size)
 {
-    if (must_fail())
+    size_t bytes;
+    if (!psc_size_multiply(count, size, &bytes) || must_fail())
         return NULL;
-    return count != 0 && size != 0 ? calloc(count, size) : calloc(1, 1);
+    return calloc(1, bytes != 0 ? bytes : 1);
 }
 
 void *psc_alloc_array(size_t count, size_t size)

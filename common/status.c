@@ -14,13 +14,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Drops a letter at the end of text that was cut in its middle. */
+static void drop_half_letter(char *text)
+{
+    size_t length = strlen(text);
+    size_t start = length; /* of the last letter */
+    while (start > 0 && length - start < 4) {
+        start--;
+        if (((unsigned char)text[start] & 0xc0u) != 0x80u)
+            break;
+    }
+    unsigned char lead = start < length ? (unsigned char)text[start] : 0;
+    size_t wanted = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+    if (length - start < wanted)
+        text[start] = '\0';
+}
+
 PSC_PRINTF(3, 0)
 static void fill(psc_error_t *error, psc_status_t code, const char *format, va_list args)
 {
     error->code = code;
     error->rank = -1;
     error->id = 0;
-    (void)vsnprintf(error->message, sizeof error->message, format, args);
+    int length = vsnprintf(error->message, sizeof error->message, format, args);
+    if (length >= (int)sizeof error->message)
+        drop_half_letter(error->message);
 }
 
 psc_status_t psc_error_set(psc_error_t *error, psc_status_t code, const char *format, ...)
@@ -60,7 +78,8 @@ psc_status_t psc_error_set_errno(psc_error_t *error, int errno_value, const char
         char text[128];
         const char *reason = strerror_r(errno_value, text, sizeof text);
         size_t used = strlen(error->message);
-        (void)snprintf(error->message + used, sizeof error->message - used, ": %s", reason);
+        if (used + 2 < sizeof error->message)
+            (void)snprintf(error->message + used, sizeof error->message - used, ": %s", reason);
     }
     return code;
 }
