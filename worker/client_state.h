@@ -1,0 +1,68 @@
+/* What a client and a table are, for the files that implement embps.h. Internal to worker/. */
+#ifndef WORKER_CLIENT_STATE_H
+#define WORKER_CLIENT_STATE_H
+
+#include "worker/client.h"
+#include "worker/driver.h"
+#include "worker/issue.h"
+
+/* Where a client came from, and what is to be done when it is gone. */
+typedef struct psw_home {
+    /* Frees transport and pool. orderly: goodbyes were said and answered. Takes context. */
+    psc_status_t (*leave)(void *context, bool orderly, psc_error_t *error);
+    void *context;
+} psw_home_t;
+
+typedef struct psw_tally {
+    uint64_t pulls, pushes;
+    uint64_t rows_pulled, rows_pulled_distinct;
+    uint64_t rows_pushed, rows_pushed_distinct;
+} psw_tally_t;
+
+struct embps_table {
+    embps_table_t *next;
+    embps_client_t *client;
+    uint32_t number;
+    uint32_t dim;
+    uint32_t *epochs; /* by server */
+};
+
+struct embps_client {
+    psw_driver_t driver;
+    psw_issuer_t issuer;
+    embps_table_t *tables;
+    uint32_t worker, n_workers;
+    uint32_t staleness;
+    uint64_t barriers;
+    psw_tally_t tally;
+    psw_home_t home;
+};
+
+/*
+ * A client without connection: core, batch, router. cluster: as in psw_core_options_t.
+ * Borrows transport and pool until the client is gone. Errors: NO_MEMORY, INVALID_ARGUMENT. Gives.
+ */
+PSC_MUST_CHECK psc_status_t psw_client_create(psp_transport_t *transport, psp_pool_t *pool,
+                                              uint64_t cluster, embps_client_t **client_out,
+                                              psc_error_t *error);
+/* Frees it without a word to anyone; home is not called. NULL is a no-op. */
+void psw_client_destroy(embps_client_t *client);
+
+/* Hello to all servers. Errors: what they answer, what ended the core. */
+PSC_MUST_CHECK psc_status_t psw_client_hello(embps_client_t *client, psc_error_t *error);
+
+/* Goodbye(0) to all servers after all outstanding work. Errors: what ended the core, the first
+ * error of a request that nobody waited for. Goodbye is said in any case. */
+PSC_MUST_CHECK psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error);
+
+/* Waits for a request, takes its error and releases it. Takes request. */
+PSC_MUST_CHECK psc_status_t psw_client_finish(embps_client_t *client, psw_request_t *request,
+                                              psc_error_t *error);
+
+/* A request with one small message to each of the servers first_server .. n_servers - 1:
+ * message->request is filled in for each. Errors: NO_MEMORY, what ended the core. Gives. */
+PSC_MUST_CHECK psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message,
+                                           uint32_t first_server, uint32_t n_servers,
+                                           psw_request_t **request_out, psc_error_t *error);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * The client as a state machine without threads, sockets or clock: sessions, sequences, parts under
+ * way, windows. A driver sends what psw_core_next gives and hands in what comes.
+ *
+ *     psw_request_t *request;
+ *     st = psw_core_request(core, PSP_CLOCK, &request, error);
+ *     psw_part_t part;
+ *     st = psw_core_part(core, request, server, &part, error);
+ *     ... pack a message with part.header into buffer ...
+ *     psw_core_enqueue(core, &part, buffer, 0, 0, 0);
+ *     psw_core_seal(core, request);
+ *     while ((buffer = psw_core_next(core)) != NULL)
+ *         ... send buffer to buffer->peer ...
+ *     st = psw_core_receive(core, buffer, error);
+ *     psw_request_done(request) ...
+ *     psw_core_release(core, request);
+ *
+ * Messages to one server leave in the order of psw_core_enqueue.
+ */
+#ifndef WORKER_CORE_H
+#define WORKER_CORE_H
+
+#include "common/slots.h"
+#include "worker/pending.h"
+
+typedef struct psw_core psw_core_t;
+
+typedef struct psw_core_options {
+    uint32_t n_servers, worker, n_workers;
+    uint64_t cluster;         /* what servers must say that they are; 0: what the first one says */
+    psp_pool_t *pool;         /* borrowed; outlives the core */
+    size_t window_bytes;      /* under way to one server at most, expected replies included; one
+                                 message is always let through. 0: 8 MiB */
+    uint32_t window_messages; /* the same in messages. 0: 64 */
+} psw_core_options_t;
+
+/* A message in the making. */
+typedef struct psw_part {
+    psw_request_t *request;
+    uint32_t server;
+    psp_request_header_t header; /* complete: to be packed as it is */
+} psw_part_t;
+
+/* Errors: NO_MEMORY, INVALID_ARGUMENT. Gives. */
+PSC_MUST_CHECK psc_status_t psw_core_create(const psw_core_options_t *options,
+                                            psw_core_t **core_out, psc_error_t *error);
+/* Frees it and all its requests; messages not sent are dropped. NULL is a no-op. */
+void psw_core_destroy(psw_core_t *core);
+
+/* ---- requests ---- */
+
+/* A new request without parts; kind: of the messages that it will send. Errors: NO_MEMORY, and the
+ * error that ended the core. Gives; psw_core_release takes it back. */
+PSC_MUST_CHECK psc_status_t psw_core_request(psw_core_t *core, psp_kind_t kind,
+                                             psw_request_t **request_out, psc_error_t *error);
+
+/* Begins a part for a server. Nothing needs undoing when the caller does not go on with it.
+ * Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t server,
+                                          psw_part_t *part_out, psc_error_t *error);
+
+/*
+ * Ends the part begun last: buffer is sent to its server behind all that was enqueued before.
+ * begin, n: its rows in request->order. reply_bytes: about how long the answer will be. Takes
+ * buffer.
+ */
+void psw_core_enqueue(psw_core_t *core, const psw_part_t *part, psp_buffer_t *buffer,
+                      uint32_t begin, uint32_t n, size_t reply_bytes);
+
+/* No more parts will come: the request is done when all of its parts are answered. */
+void psw_core_seal(psw_core_t *core, psw_request_t *request);
+
+/* Takes back a request that is done (or has no parts under way). NULL is a no-op. */
+void psw_core_release(psw_core_t *core, psw_request_t *request);
+
+/* Hello to every server as a sealed request; when it is done without error, the sessions and the
+ * slot map are there. Errors: NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t psw_core_hello(psw_core_t *core, psw_request_t **request_out,
+                                           psc_error_t *error);
+
+/*
+ * A Goodbye to a server past all queues and windows, for a client that ends in failure: also after
+ * the core has ended. It is not answered to anyone. Errors: NO_MEMORY, NOT_FOUND (no session).
+ * Gives.
+ */
+PSC_MUST_CHECK psc_status_t psw_core_last_goodbye(psw_core_t *core, uint32_t server,
+                                                  uint32_t status, psp_buffer_t **buffer_out,
+                                                  psc_error_t *error);
+
+/* ---- messages ---- */
+
+/* The next message to send (peer is set), NULL when none may leave now. Gives. */
+psp_buffer_t *psw_core_next(psw_core_t *core);
+
+/*
+ * A message that came (peer and kind set). Takes buffer. An error that a server answers with is the
+ * request's. Errors: what ends the core (PROTOCOL, NO_MEMORY): all requests are then failed with
+ * it.
+ */
+PSC_MUST_CHECK psc_status_t psw_core_receive(psw_core_t *core, psp_buffer_t *buffer,
+                                             psc_error_t *error);
+
+/* Ends the core: all requests fail with error, later ones too. The first error counts. */
+void psw_core_fail(psw_core_t *core, const psc_error_t *error);
+
+/* ---- looking ---- */
+
+/* PSC_OK, or what ended the core (error filled). */
+psc_status_t psw_core_state(const psw_core_t *core, psc_error_t *error);
+/* No part is waiting to be sent or answered. */
+bool psw_core_idle(const psw_core_t *core);
+/* Bytes enqueued for a server that have not left. */
+size_t psw_core_queued_bytes(const psw_core_t *core, uint32_t server);
+size_t psw_core_window_bytes(const psw_core_t *core);
+/* The first failed request that was never released; PSC_OK: none. */
+psc_status_t psw_core_unseen_error(const psw_core_t *core, psc_error_t *error);
+
+uint32_t psw_core_n_servers(const psw_core_t *core);
+psp_pool_t *psw_core_pool(const psw_core_t *core);
+/* After hello. Borrowed. */
+const psc_slot_map_t *psw_core_map(const psw_core_t *core);
+size_t psw_core_max_message_bytes(const psw_core_t *core);
+bool psw_core_has_session(const psw_core_t *core, uint32_t server);
+
+/* The worker's clock, told in every header from now on. */
+uint64_t psw_core_clock(const psw_core_t *core);
+void psw_core_set_clock(psw_core_t *core, uint64_t clock);
+
+/* Requests begun and messages sent so far. */
+uint64_t psw_core_requests_begun(const psw_core_t *core);
+uint64_t psw_core_messages_sent(const psw_core_t *core);
+
+#endif

@@ -1,0 +1,241 @@
+/*
+ * From ids to messages.
+ *
+ * dedupe (or, for ids known to be distinct, only hash) -> sort by owner -> for each server,
+ * messages of at most psp_rows_per_message rows. Messages go round by round: the first of every
+ * server, then the second of every server, so that all owners work at once and none waits for the
+ * queue of another. A pull's order array stays with its request, since replies are scattered
+ * through it; a push writes its rows straight into the messages, sums of duplicates in input order.
+ *
+ * What is checked here is checked before the first message: nothing was sent then. An error in the
+ * middle (no memory) ends the core, see issue.h. Cost: one pass to hash, two to sort, one to write;
+ * no allocation once warm.
+ */
+#include "worker/issue.h"
+
+#include "common/alloc.h"
+
+/* A call between its split and its last message. */
+typedef struct plan {
+    psw_issuer_t *issuer;
+    const psw_target_t *target;
+    psw_request_t *request;
+    psw_distinct_t distinct;
+    const uint32_t *start; /* by server, in request->order */
+} plan_t;
+
+static psc_status_t split(plan_t *plan, const uint64_t *ids, size_t n, bool distinct,
+                          psc_error_t *error)
+{
+    psw_issuer_t *issuer = plan->issuer;
+    psc_status_t st =
+        distinct
+            ? psw_batch_hash(issuer->batch, plan->target->table, ids, n, &plan->distinct, error)
+            : psw_batch_dedupe(issuer->batch, plan->target->table, ids, n, &plan->distinct, error);
+    if (st == PSC_OK)
+        st = psw_request_reserve_order(plan->request, plan->distinct.n, error);
+    if (st == PSC_OK)
+        st = psw_router_split(issuer->router, psw_core_map(issuer->core), plan->distinct.hashes,
+                              plan->distinct.first, plan->distinct.n, plan->request->order,
+                              &plan->start, error);
+    return st;
+}
+
+static void write_ids(const uint64_t *ids, const uint32_t *order, size_t n, uint8_t *out)
+{
+    for (size_t j = 0; j < n; j++)
+        memcpy(out + j * sizeof *ids, &ids[order[j]], sizeof *ids);
+}
+
+static psc_status_t pull_part(const plan_t *plan, const psw_pull_options_t *options,
+                              const psw_part_t *part, uint32_t begin, uint32_t n,
+                              psc_error_t *error)
+{
+    psp_pull_t pull = {.table = plan->target->table,
+                       .table_epoch = plan->target->epochs[part->server],
+                       .staleness = options->staleness,
+                       .n = n};
+    psp_buffer_t *buffer;
+    uint8_t *ids;
+    psc_status_t st = psp_pull_begin(psw_core_pool(plan->issuer->core), &part->header, &pull,
+                                     &buffer, &ids, error);
+    if (st != PSC_OK)
+        return st;
+    write_ids(options->ids, plan->request->order + begin, n, ids);
+    psw_core_enqueue(plan->issuer->core, part, buffer, begin, n,
+                     (size_t)n * plan->target->dim * sizeof(float));
+    return PSC_OK;
+}
+
+static void write_row(const plan_t *plan, const psw_push_options_t *options, uint32_t i,
+                      uint8_t *out)
+{
+    const size_t dim = plan->target->dim;
+    if (options->rows == NULL) {
+        if ((uintptr_t)out % sizeof(float) == 0) {
+            options->fill(options->fill_context, i, (float *)(void *)out);
+        } else {
+            options->fill(options->fill_context, i, plan->issuer->row_scratch);
+            memcpy(out, plan->issuer->row_scratch, dim * sizeof(float));
+        }
+    } else if (options->kind == PSP_PUSH_ASSIGN) {
+        uint32_t last = psw_batch_last(plan->distinct.next, i);
+        memcpy(out, options->rows + (size_t)last * dim, dim * sizeof(float));
+    } else {
+        psw_batch_sum_row(options->rows, dim, plan->distinct.next, i, out);
+    }
+}
+
+static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *options,
+                              const psw_part_t *part, uint32_t begin, uint32_t n,
+                              psc_error_t *error)
+{
+    psp_push_t push = {.table = plan->target->table,
+                       .table_epoch = plan->target->epochs[part->server],
+                       .kind = options->kind,
+                       .learning_rate = options->learning_rate,
+                       .dim = plan->target->dim,
+                       .n = n};
+    psp_buffer_t *buffer;
+    uint8_t *ids;
+    uint8_t *rows;
+    psc_status_t st = psp_push_begin(psw_core_pool(plan->issuer->core), &part->header, &push,
+                                     &buffer, &ids, &rows, error);
+    if (st != PSC_OK)
+        return st;
+    const uint32_t *order = plan->request->order + begin;
+    write_ids(options->ids, order, n, ids);
+    for (uint32_t j = 0; j < n; j++)
+        write_row(plan, options, order[j], rows + (size_t)j * push.dim * sizeof(float));
+    psw_core_enqueue(plan->issuer->core, part, buffer, begin, n, 0);
+    return PSC_OK;
+}
+
+/* All messages of the call, round by round. Exactly one of pull and push is given. */
+static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pull,
+                               const psw_push_options_t *push, psw_room_t room, psc_error_t *error)
+{
+    psw_core_t *core = plan->issuer->core;
+    const uint32_t n_servers = psw_core_n_servers(core);
+    const size_t most = psp_rows_per_message(plan->target->dim, psw_core_max_message_bytes(core));
+    bool more = true;
+    for (size_t skip = 0; more; skip += most) {
+        more = false;
+        for (uint32_t s = 0; s < n_servers; s++) {
+            const size_t rows = plan->start[s + 1] - plan->start[s];
+            if (rows <= skip)
+                continue;
+            const size_t n = rows - skip < most ? rows - skip : most;
+            const uint32_t begin = (uint32_t)(plan->start[s] + skip);
+            more = more || skip + n < rows;
+            psw_part_t part;
+            psc_status_t st = room.fn != NULL ? room.fn(room.context, s, error) : PSC_OK;
+            if (st == PSC_OK)
+                st = psw_core_part(core, plan->request, s, &part, error);
+            if (st == PSC_OK)
+                st = pull != NULL ? pull_part(plan, pull, &part, begin, (uint32_t)n, error)
+                                  : push_part(plan, push, &part, begin, (uint32_t)n, error);
+            if (st != PSC_OK)
+                return st;
+        }
+    }
+    return PSC_OK;
+}
+
+static psc_status_t finish(plan_t *plan, psc_status_t st, const psc_error_t *what,
+                           psw_issued_t *issued_out, psc_error_t *error)
+{
+    psw_core_t *core = plan->issuer->core;
+    if (st == PSC_OK) {
+        issued_out->request = plan->request;
+        issued_out->n_distinct = plan->distinct.n;
+        psw_core_seal(core, plan->request);
+        return PSC_OK;
+    }
+    if (plan->request->open_parts != 0)
+        psw_core_fail(core, what);
+    psw_core_release(core, plan->request);
+    if (error != NULL)
+        *error = *what;
+    return st;
+}
+
+psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
+                            const psw_pull_options_t *options, psw_room_t room,
+                            psw_issued_t *issued_out, psc_error_t *error)
+{
+    plan_t plan = {.issuer = issuer, .target = target};
+    psc_error_t what = PSC_ERROR_INIT;
+    psc_status_t st = psw_core_request(issuer->core, PSP_PULL, &plan.request, error);
+    if (st != PSC_OK)
+        return st;
+    plan.request->rows_out = options->rows_out;
+    plan.request->stride = options->stride;
+    plan.request->dim = target->dim;
+    st = split(&plan, options->ids, options->n, options->distinct, &what);
+    if (st == PSC_OK)
+        st = psw_request_keep_duplicates(plan.request, plan.distinct.duplicates,
+                                         plan.distinct.n_duplicates, &what);
+    if (st == PSC_OK)
+        st = send_parts(&plan, options, NULL, room, &what);
+    return finish(&plan, st, &what, issued_out, error);
+}
+
+/* Finite rows can have a sum that is not; the id is named before anything is sent. */
+static psc_status_t check_sums(const plan_t *plan, const psw_push_options_t *options,
+                               psc_error_t *error)
+{
+    const uint32_t *next = plan->distinct.next;
+    const size_t dim = plan->target->dim;
+    if (next == NULL || options->kind == PSP_PUSH_ASSIGN)
+        return PSC_OK;
+    for (size_t u = 0; u < plan->distinct.n; u++) {
+        uint32_t first = plan->distinct.first[u];
+        if (next[first] == PSW_BATCH_NONE)
+            continue;
+        psw_batch_sum_row(options->rows, dim, next, first, (uint8_t *)plan->issuer->row_scratch);
+        if (psw_batch_find_not_finite(plan->issuer->row_scratch, dim) == dim)
+            continue;
+        psc_status_t st =
+            psc_error_set(error, PSC_INVALID_ARGUMENT,
+                          "the rows pushed for id %llu have a sum that is not finite; nothing was "
+                          "sent",
+                          (unsigned long long)options->ids[first]);
+        if (error != NULL)
+            error->id = options->ids[first];
+        return st;
+    }
+    return PSC_OK;
+}
+
+/* A row of scratch: for sums that are only looked at, and rows that lie unaligned in a message. */
+static psc_status_t reserve_row(psw_issuer_t *issuer, size_t dim, psc_error_t *error)
+{
+    if (dim <= issuer->row_scratch_floats)
+        return PSC_OK;
+    float *row = psc_realloc_array(issuer->row_scratch, dim, sizeof *row);
+    if (row == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a row of %zu floats", dim);
+    issuer->row_scratch = row;
+    issuer->row_scratch_floats = dim;
+    return PSC_OK;
+}
+
+psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
+                            const psw_push_options_t *options, psw_room_t room,
+                            psw_issued_t *issued_out, psc_error_t *error)
+{
+    plan_t plan = {.issuer = issuer, .target = target};
+    psc_error_t what = PSC_ERROR_INIT;
+    psc_status_t st = psw_core_request(issuer->core, PSP_PUSH, &plan.request, error);
+    if (st != PSC_OK)
+        return st;
+    st = reserve_row(issuer, target->dim, &what);
+    if (st == PSC_OK)
+        st = split(&plan, options->ids, options->n, options->rows == NULL, &what);
+    if (st == PSC_OK)
+        st = check_sums(&plan, options, &what);
+    if (st == PSC_OK)
+        st = send_parts(&plan, NULL, options, room, &what);
+    return finish(&plan, st, &what, issued_out, error);
+}

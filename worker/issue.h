@@ -1,0 +1,80 @@
+/*
+ * Pulls and pushes as messages: distinct ids, sorted by owner, cut to the size of a message.
+ *
+ * No I/O: parts are handed to the core. Internal to worker/.
+ */
+#ifndef WORKER_ISSUE_H
+#define WORKER_ISSUE_H
+
+#include "worker/batch.h"
+#include "worker/core.h"
+#include "worker/router.h"
+
+/* What issuing needs of a client. */
+typedef struct psw_issuer {
+    psw_core_t *core;
+    psw_batch_t *batch;
+    psw_router_t *router;
+    float *row_scratch; /* one row, grows to the widest table; psc_free */
+    size_t row_scratch_floats;
+} psw_issuer_t;
+
+/* A table as its messages name it. */
+typedef struct psw_target {
+    uint32_t table;
+    uint32_t dim;
+    const uint32_t *epochs; /* table epoch by server */
+} psw_target_t;
+
+/*
+ * Called before each message of a request is built, so that a caller who waits anyway can send
+ * first and memory stays bounded. NULL: messages queue up. An error ends the issuing.
+ */
+typedef psc_status_t (*psw_room_fn)(void *context, uint32_t server, psc_error_t *error);
+typedef struct psw_room {
+    psw_room_fn fn;
+    void *context;
+} psw_room_t;
+
+typedef struct psw_pull_options {
+    const uint64_t *ids; /* [n] */
+    size_t n;
+    bool distinct;   /* the caller knows that ids are distinct */
+    float *rows_out; /* [n] rows, stride floats apart */
+    size_t stride;
+    uint32_t staleness;
+} psw_pull_options_t;
+
+/* Writes row i of the call, dim floats. */
+typedef void (*psw_row_fn)(void *context, size_t i, float *row);
+
+typedef struct psw_push_options {
+    psp_push_kind_t kind;
+    const uint64_t *ids;
+    size_t n;
+    const float *rows; /* [n, dim]; NULL: fill writes them, and ids are distinct */
+    psw_row_fn fill;
+    void *fill_context;
+    float learning_rate;
+} psw_push_options_t;
+
+typedef struct psw_issued {
+    psw_request_t *request;
+    size_t n_distinct;
+} psw_issued_t;
+
+/*
+ * Begins a sealed request. On error after a part was enqueued (no memory, or the core ended) the
+ * core is ended, since a half-sent call can neither be finished nor taken back. Errors:
+ * INVALID_ARGUMENT (too many ids), NO_MEMORY, what ended the core, what room returned. Gives.
+ */
+PSC_MUST_CHECK psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
+                                           const psw_pull_options_t *options, psw_room_t room,
+                                           psw_issued_t *issued_out, psc_error_t *error);
+
+/* The same for a push. Errors: also INVALID_ARGUMENT when a sum of duplicates is not finite. */
+PSC_MUST_CHECK psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
+                                           const psw_push_options_t *options, psw_room_t room,
+                                           psw_issued_t *issued_out, psc_error_t *error);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * One call of the program: split over servers into parts, done when every part is answered.
+ *
+ * Internal to worker/. The core counts parts and hands in replies; what a reply means for the
+ * caller (where its rows go, what a clock reply says) is decided here.
+ */
+#ifndef WORKER_PENDING_H
+#define WORKER_PENDING_H
+
+#include "proto/message.h"
+
+/* embps.h's opaque handle; the same object. */
+typedef struct embps_request psw_request_t;
+
+/* Counters of a stats call, summed by name. */
+typedef struct psw_counters {
+    psp_counter_t *items; /* names are owned */
+    size_t n;
+    size_t capacity;
+} psw_counters_t;
+
+struct embps_request {
+    psw_request_t *previous; /* list of the core: live or free */
+    psw_request_t *next;
+    void *owner;       /* the client that the request was made for; the core does not look at it */
+    psp_kind_t kind;   /* of its messages */
+    size_t open_parts; /* not answered yet */
+    bool sealed;       /* no parts are to come */
+    psc_error_t error; /* the first one; code PSC_OK: none */
+
+    /* pull */
+    float *rows_out;
+    size_t stride; /* floats from row to row */
+    uint32_t dim;
+    uint32_t *order; /* message rows, server by server: index of the caller's row */
+    size_t order_capacity;
+    uint32_t *duplicates; /* pairs: a duplicate's index, its first's index */
+    size_t duplicates_capacity;
+    size_t n_duplicates;
+
+    /* what came back */
+    psp_open_table_reply_t opened;
+    psp_clock_reply_t clock; /* of server 0 */
+    psw_counters_t counters;
+};
+
+/* Makes room for n entries in order. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_request_reserve_order(psw_request_t *request, size_t n,
+                                                      psc_error_t *error);
+/* Copies n pairs. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_request_keep_duplicates(psw_request_t *request,
+                                                        const uint32_t *pairs, size_t n,
+                                                        psc_error_t *error);
+
+/*
+ * Takes the reply for the part with the caller's rows order[begin .. begin + n - 1] from server.
+ * Errors: PROTOCOL when it does not fit the request; NO_MEMORY (stats).
+ */
+PSC_MUST_CHECK psc_status_t psw_request_accept(psw_request_t *request, uint32_t server,
+                                               uint32_t begin, uint32_t n,
+                                               const psp_message_t *message, psc_error_t *error);
+
+/* All parts are answered: copies rows to their duplicates. */
+void psw_request_finish(psw_request_t *request);
+
+/* Ready for its next use; keeps its arrays. */
+void psw_request_reset(psw_request_t *request);
+/* Frees the arrays and the request. NULL is a no-op. */
+void psw_request_destroy(psw_request_t *request);
+
+/* Keeps the first error, with the server's number in front (server < 0: as it is). */
+void psw_request_fail(psw_request_t *request, int64_t server, const psc_error_t *error);
+
+static inline bool psw_request_done(const psw_request_t *request)
+{
+    return request->sealed && request->open_parts == 0;
+}
+
+/* Adds value to the counter of this name. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_counters_add(psw_counters_t *counters, const char *name,
+                                             uint64_t value, psc_error_t *error);
+void psw_counters_clear(psw_counters_t *counters);
+
+#endif

@@ -1,0 +1,249 @@
+/*
+ * Pull and push of embps.h: checks, then issue, then (for the blocking forms) wait.
+ *
+ * Everything that can be wrong with a call is found before its first message. A blocking call moves
+ * messages while it builds them once a server's window is full, so a push larger than memory for a
+ * second copy still works; the asynchronous forms copy all at once, as embps.h says, and never
+ * wait.
+ */
+#include "worker/client_state.h"
+
+static psc_status_t check_call(const char *what, const embps_table_t *table, const uint64_t *ids,
+                               size_t n, const void *rows, psc_error_t *error)
+{
+    if (table == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: no table", what);
+    if (n != 0 && (ids == NULL || rows == NULL))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: %zu ids, but no %s", what, n,
+                             ids == NULL ? "ids" : "rows");
+    if (n > PSW_BATCH_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: %zu ids in one call; at most %zu",
+                             what, n, PSW_BATCH_MAX);
+    return PSC_OK;
+}
+
+static psc_status_t check_push(embps_push_kind_t kind, float learning_rate, psc_error_t *error)
+{
+    if (kind != EMBPS_GRADIENT && kind != EMBPS_DELTA && kind != EMBPS_ASSIGN)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "push: kind %d; EMBPS_GRADIENT, EMBPS_DELTA and EMBPS_ASSIGN are "
+                             "possible",
+                             (int)kind);
+    if (!__builtin_isfinite(learning_rate))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "push: the learning rate is not finite");
+    return PSC_OK;
+}
+
+static psc_status_t check_finite(const embps_table_t *table, const uint64_t *ids, size_t n,
+                                 const float *rows, psc_error_t *error)
+{
+    const size_t floats = n * table->dim;
+    const size_t at = psw_batch_find_not_finite(rows, floats);
+    if (at == floats)
+        return PSC_OK;
+    const uint64_t id = ids[at / table->dim];
+    psc_status_t st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                                    "push: the row of id %llu has a value that is not finite in "
+                                    "column %zu; nothing was sent",
+                                    (unsigned long long)id, at % table->dim);
+    if (error != NULL)
+        error->id = id;
+    return st;
+}
+
+/* For calls that wait anyway: sends before more is built once the window is full. */
+static psc_status_t make_room(void *context, uint32_t server, psc_error_t *error)
+{
+    embps_client_t *client = context;
+    return psw_driver_wait_room(&client->driver, server, psw_core_window_bytes(client->driver.core),
+                                error);
+}
+
+static psw_room_t room_of(embps_client_t *client, bool waits)
+{
+    return waits ? (psw_room_t){.fn = make_room, .context = client} : (psw_room_t){.fn = NULL};
+}
+
+/* The first messages leave at once. An error here is the request's, and is found by its wait. */
+static void send_first(embps_client_t *client)
+{
+    bool moved;
+    if (psw_driver_step(&client->driver, &moved, NULL) != PSC_OK)
+        return;
+}
+
+static psw_target_t target_of(const embps_table_t *table)
+{
+    return (psw_target_t){.table = table->number, .dim = table->dim, .epochs = table->epochs};
+}
+
+static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *options, bool waits,
+                               psw_request_t **request_out, psc_error_t *error)
+{
+    embps_client_t *client = table->client;
+    psw_issued_t issued;
+    const psw_target_t target = target_of(table);
+    psc_status_t st =
+        psw_issue_pull(&client->issuer, &target, options, room_of(client, waits), &issued, error);
+    if (st != PSC_OK)
+        return st;
+    issued.request->owner = client;
+    client->tally.pulls++;
+    client->tally.rows_pulled += options->n;
+    client->tally.rows_pulled_distinct += issued.n_distinct;
+    send_first(client);
+    *request_out = issued.request;
+    return PSC_OK;
+}
+
+static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *options, bool waits,
+                               psw_request_t **request_out, psc_error_t *error)
+{
+    embps_client_t *client = table->client;
+    psw_issued_t issued;
+    const psw_target_t target = target_of(table);
+    psc_status_t st =
+        psw_issue_push(&client->issuer, &target, options, room_of(client, waits), &issued, error);
+    if (st != PSC_OK)
+        return st;
+    issued.request->owner = client;
+    client->tally.pushes++;
+    client->tally.rows_pushed += options->n;
+    client->tally.rows_pushed_distinct += issued.n_distinct;
+    send_first(client);
+    *request_out = issued.request;
+    return PSC_OK;
+}
+
+static psc_status_t pull(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+                         bool waits, psw_request_t **request_out, psc_error_t *error)
+{
+    psc_status_t st = check_call("pull", table, ids, n, rows_out, error);
+    if (st != PSC_OK)
+        return st;
+    const psw_pull_options_t options = {.ids = ids,
+                                        .n = n,
+                                        .rows_out = rows_out,
+                                        .stride = table->dim,
+                                        .staleness = table->client->staleness};
+    return start_pull(table, &options, waits, request_out, error);
+}
+
+static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids,
+                         size_t n, const float *rows, float learning_rate, bool waits,
+                         psw_request_t **request_out, psc_error_t *error)
+{
+    psc_status_t st = check_call("push", table, ids, n, rows, error);
+    if (st == PSC_OK)
+        st = check_push(kind, learning_rate, error);
+    if (st == PSC_OK)
+        st = check_finite(table, ids, n, rows, error);
+    if (st != PSC_OK)
+        return st;
+    const float none = 0.0F;
+    const psw_push_options_t options = {.kind = (psp_push_kind_t)kind,
+                                        .ids = ids,
+                                        .n = n,
+                                        .rows = n != 0 ? rows : &none,
+                                        .learning_rate = learning_rate};
+    return start_push(table, &options, waits, request_out, error);
+}
+
+int embps_pull_start(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+                     embps_request_t **request_out, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    return pull(table, ids, n, rows_out, false, request_out, &what) == PSC_OK
+               ? 0
+               : psw_error_export(&what, error);
+}
+
+int embps_pull(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+               embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psc_status_t st = pull(table, ids, n, rows_out, true, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_finish(table->client, request, &what);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+int embps_push_start(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids, size_t n,
+                     const float *rows, float learning_rate, embps_request_t **request_out,
+                     embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    return push(table, kind, ids, n, rows, learning_rate, false, request_out, &what) == PSC_OK
+               ? 0
+               : psw_error_export(&what, error);
+}
+
+int embps_push(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids, size_t n,
+               const float *rows, float learning_rate, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psc_status_t st = push(table, kind, ids, n, rows, learning_rate, true, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_finish(table->client, request, &what);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids,
+                                 size_t n, psw_fill_fn fill, void *context, float learning_rate,
+                                 embps_request_t **request_out, psc_error_t *error)
+{
+    psc_status_t st = check_call("push", table, ids, n, ids, error);
+    if (st == PSC_OK)
+        st = check_push(kind, learning_rate, error);
+    if (st != PSC_OK)
+        return st;
+    const psw_push_options_t options = {.kind = (psp_push_kind_t)kind,
+                                        .ids = ids,
+                                        .n = n,
+                                        .fill = fill,
+                                        .fill_context = context,
+                                        .learning_rate = learning_rate};
+    return start_push(table, &options, false, request_out, error);
+}
+
+psc_status_t psw_pull_strided_start(embps_table_t *table, const uint64_t *ids, size_t n,
+                                    float *rows_out, size_t stride_floats,
+                                    embps_request_t **request_out, psc_error_t *error)
+{
+    psc_status_t st = check_call("pull", table, ids, n, rows_out, error);
+    if (st != PSC_OK)
+        return st;
+    if (stride_floats < table->dim)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "pull: a stride of %zu for rows of %u",
+                             stride_floats, table->dim);
+    const psw_pull_options_t options = {.ids = ids,
+                                        .n = n,
+                                        .distinct = true,
+                                        .rows_out = rows_out,
+                                        .stride = stride_floats,
+                                        .staleness = table->client->staleness};
+    return start_pull(table, &options, false, request_out, error);
+}
+
+int embps_wait(embps_request_t *request, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    if (request == NULL || psw_client_finish(request->owner, request, &what) == PSC_OK)
+        return 0;
+    return psw_error_export(&what, error);
+}
+
+int embps_test(embps_request_t *request, bool *done_out, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    embps_client_t *client = request->owner;
+    bool moved;
+    bool done = psw_request_done(request);
+    if (!done && psw_driver_step(&client->driver, &moved, &what) != PSC_OK &&
+        !psw_request_done(request))
+        return psw_error_export(&what, error);
+    *done_out = psw_request_done(request);
+    return 0;
+}

@@ -1,0 +1,51 @@
+/*
+ * Counters: those of all servers, summed by name, then the client's own.
+ *
+ * The servers' counters come in one message each and are summed in the request as replies arrive.
+ * The client's own are counted where the calls are made (rows_api.c) and by core and transport.
+ */
+#include "worker/client_state.h"
+
+static void own_counters(const embps_client_t *client, embps_counter_fn fn, void *context)
+{
+    const psw_tally_t *tally = &client->tally;
+    fn(context, "client.pulls", tally->pulls);
+    fn(context, "client.pushes", tally->pushes);
+    fn(context, "client.rows_pulled", tally->rows_pulled);
+    fn(context, "client.rows_pulled_distinct", tally->rows_pulled_distinct);
+    fn(context, "client.rows_pushed", tally->rows_pushed);
+    fn(context, "client.rows_pushed_distinct", tally->rows_pushed_distinct);
+    fn(context, "client.requests", psw_core_requests_begun(client->driver.core));
+    fn(context, "client.messages_sent", psw_core_messages_sent(client->driver.core));
+    fn(context, "client.bytes_sent", client->driver.transport->bytes_sent);
+    fn(context, "client.bytes_received", client->driver.transport->bytes_received);
+}
+
+int embps_stats(embps_client_t *client, embps_counter_fn fn, void *context, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psp_message_t message = {.kind = PSP_STATS};
+    psc_status_t st = psw_client_ask(client, &message, 0, psw_core_n_servers(client->driver.core),
+                                     &request, &what);
+    if (st == PSC_OK) {
+        st = psw_driver_wait(&client->driver, request, &what);
+        if (st == PSC_OK && request->error.code == PSC_OK) {
+            for (size_t i = 0; i < request->counters.n; i++)
+                fn(context, request->counters.items[i].name, request->counters.items[i].value);
+            own_counters(client, fn, context);
+        }
+        psc_status_t finished = psw_client_finish(client, request, &what);
+        if (st == PSC_OK)
+            st = finished;
+    }
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+void embps_traffic(const embps_client_t *client, uint64_t *sent_out, uint64_t *received_out)
+{
+    if (sent_out != NULL)
+        *sent_out = client->driver.transport->bytes_sent;
+    if (received_out != NULL)
+        *received_out = client->driver.transport->bytes_received;
+}

@@ -1,0 +1,51 @@
+/*
+ * Clock, staleness and barrier: how workers keep together.
+ *
+ * A clock goes to every server, behind all that the worker issued before; the worker's new clock is
+ * in the headers from that message on. The sum of progress is the one of server 0. A barrier first
+ * waits for the answers to all outstanding requests (so that the pushes are applied everywhere),
+ * then meets the other workers at server 0.
+ */
+#include "worker/client_state.h"
+
+void embps_set_staleness(embps_client_t *client, uint32_t clocks)
+{
+    client->staleness = clocks;
+}
+
+int embps_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
+                embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_core_t *core = client->driver.core;
+    psw_request_t *request;
+    psp_message_t message = {.kind = PSP_CLOCK, .u.clock = {.progress = progress}};
+    psw_core_set_clock(core, psw_core_clock(core) + 1);
+    psc_status_t st =
+        psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
+    if (st == PSC_OK) {
+        st = psw_driver_wait(&client->driver, request, &what);
+        uint64_t total = request->clock.total_progress;
+        psc_status_t finished = psw_client_finish(client, request, &what);
+        if (st == PSC_OK)
+            st = finished;
+        if (st == PSC_OK && total_progress_out != NULL)
+            *total_progress_out = total;
+    }
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+int embps_barrier(embps_client_t *client, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psp_message_t message = {.kind = PSP_BARRIER, .u.barrier = {.generation = client->barriers}};
+    psc_status_t st = psw_driver_wait_idle(&client->driver, &what);
+    if (st == PSC_OK)
+        st = psw_client_ask(client, &message, 0, 1, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_finish(client, request, &what);
+    if (st == PSC_OK)
+        client->barriers++;
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}

@@ -1,0 +1,153 @@
+/*
+ * Tables: server 0 numbers a name, the others learn the number from the client.
+ *
+ * Options are checked here for what the wire can carry (lengths, counts, the width of a row); names
+ * of initialisers and optimizers and the bounds of their parameters are the servers' to check,
+ * since they own the tables of functions. Workers that open one name at the same time meet at
+ * server 0, which takes one after another. A table lives as long as its client; opening it again
+ * gives the same.
+ */
+#include "common/alloc.h"
+#include "worker/client_state.h"
+
+static psc_status_t copy_name(const char *what, const char *text, char *out, psc_error_t *error)
+{
+    size_t length = text != NULL ? strlen(text) : 0;
+    if (length == 0 || length > PSP_NAME_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: %zu bytes; 1 to %u are possible",
+                             what, length, PSP_NAME_MAX);
+    memcpy(out, text, length + 1);
+    return PSC_OK;
+}
+
+static psc_status_t copy_params(const char *what, const double *params, uint32_t n, double *out,
+                                psc_error_t *error)
+{
+    if (n > EMBPS_MAX_PARAMS)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: %u parameters; at most %u", what, n,
+                             (unsigned)EMBPS_MAX_PARAMS);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!__builtin_isfinite(params[i]))
+            return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: parameter %u is not finite",
+                                 what, i);
+        out[i] = params[i];
+    }
+    return PSC_OK;
+}
+
+_Static_assert(EMBPS_MAX_PARAMS <= PSP_PARAMS_MAX, "the wire carries all parameters");
+
+static psc_status_t fill_message(const char *name, const embps_table_options_t *options,
+                                 psp_open_table_t *open, psc_error_t *error)
+{
+    if (options->dim == 0 || options->dim > PSP_DIM_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "option dim: %u; 1 to %u are possible",
+                             options->dim, PSP_DIM_MAX);
+    open->dim = options->dim;
+    open->seed = options->seed;
+    open->n_init_params = options->n_init_params;
+    open->n_optimizer_params = options->n_optimizer_params;
+    psc_status_t st = copy_name("table name", name, open->name, error);
+    if (st == PSC_OK)
+        st = copy_name("option init", options->init, open->init, error);
+    if (st == PSC_OK)
+        st = copy_name("option optimizer", options->optimizer, open->optimizer, error);
+    if (st == PSC_OK)
+        st = copy_params("option init_params", options->init_params, options->n_init_params,
+                         open->init_params, error);
+    if (st == PSC_OK)
+        st = copy_params("option optimizer_params", options->optimizer_params,
+                         options->n_optimizer_params, open->optimizer_params, error);
+    return st;
+}
+
+/* One server's number and epoch of the table. */
+static psc_status_t open_at(embps_client_t *client, psp_message_t *message, uint32_t server,
+                            psp_open_table_reply_t *reply_out, psc_error_t *error)
+{
+    psw_request_t *request;
+    psc_status_t st = psw_client_ask(client, message, server, server + 1, &request, error);
+    if (st != PSC_OK)
+        return st;
+    st = psw_driver_wait(&client->driver, request, error);
+    *reply_out = request->opened;
+    psc_status_t finished = psw_client_finish(client, request, error);
+    return st != PSC_OK ? st : finished;
+}
+
+static embps_table_t *find_table(embps_client_t *client, uint32_t number)
+{
+    embps_table_t *table = client->tables;
+    while (table != NULL && table->number != number)
+        table = table->next;
+    return table;
+}
+
+static void free_table(embps_table_t *table)
+{
+    psc_free(table->epochs);
+    psc_free(table);
+}
+
+static psc_status_t open_table(embps_client_t *client, const char *name,
+                               const embps_table_options_t *options, embps_table_t **table_out,
+                               psc_error_t *error)
+{
+    psp_message_t message = {.kind = PSP_OPEN_TABLE};
+    psc_status_t st = fill_message(name, options, &message.u.open_table, error);
+    if (st != PSC_OK)
+        return st;
+    const uint32_t n_servers = psw_core_n_servers(client->driver.core);
+    embps_table_t *table = psc_alloc_zeroed(1, sizeof *table);
+    uint32_t *epochs = psc_alloc_zeroed(n_servers, sizeof *epochs);
+    if (table == NULL || epochs == NULL) {
+        psc_free(epochs);
+        psc_free(table);
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for table %s", name);
+    }
+    table->client = client;
+    table->dim = options->dim;
+    table->epochs = epochs;
+    for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
+        psp_open_table_reply_t reply;
+        st = open_at(client, &message, s, &reply, error);
+        if (st == PSC_OK && (reply.table == 0 || (s != 0 && reply.table != table->number)))
+            st = psc_error_set(error, PSC_PROTOCOL, "server %u gave table %s the number %u, not %u",
+                               s, name, reply.table, table->number);
+        if (st == PSC_OK) {
+            table->number = message.u.open_table.table = reply.table;
+            epochs[s] = reply.table_epoch;
+        }
+    }
+    if (st != PSC_OK) {
+        free_table(table);
+        return st;
+    }
+    embps_table_t *known = find_table(client, table->number);
+    if (known != NULL) {
+        free_table(table);
+    } else {
+        table->next = client->tables;
+        client->tables = table;
+        known = table;
+    }
+    *table_out = known;
+    return PSC_OK;
+}
+
+int embps_table_open(embps_client_t *client, const char *name, const embps_table_options_t *options,
+                     embps_table_t **table_out, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    if (client == NULL || options == NULL || table_out == NULL)
+        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
+                            "embps_table_open needs a client, options and a place for the table");
+    else if (open_table(client, name, options, table_out, &what) == PSC_OK)
+        return 0;
+    return psw_error_export(&what, error);
+}
+
+uint32_t embps_table_dim(const embps_table_t *table)
+{
+    return table->dim;
+}
