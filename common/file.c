@@ -165,7 +165,7 @@ static psc_status_t open_temporary(psc_outfile_t *out, psc_error_t *error)
     const char *name = strrchr(out->target, '/');
     name = name != NULL ? name + 1 : out->target;
     if (name[0] == '\0')
-        return cannot_write(out->path, EISDIR, error);
+        return cannot_write(out->path, name == out->target ? ENOENT : EISDIR, error);
     size_t size = strlen(out->target) + 64;
     char *temporary = psc_alloc(size);
     if (temporary == NULL)
