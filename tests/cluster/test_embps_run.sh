@@ -1,0 +1,108 @@
+#!/bin/bash
+# embps-run alone, with dummy ranks in place of the programs: exit statuses follow the ranks' records, signals reach the
+# ranks, wrong command lines are refused, nothing is left behind.
+set -u
+build=$1
+folder=$2
+run=$(dirname "$0")/../../scripts/embps-run
+failures=0
+
+check() { # what, expected, actual
+    if [ "$2" = "$3" ]; then
+        echo "ok    $1"
+    else
+        echo "FAIL  $1: expected \"$2\", got \"$3\""
+        failures=$((failures + 1))
+    fi
+}
+
+# A dummy rank records as its role's scenario says. The scenarios travel in the arguments.
+mkdir -p "$folder/bin" "$folder/tmp"
+cat >"$folder/bin/dummy" <<'DUMMY'
+#!/bin/bash
+role=server
+rank=$OMPI_COMM_WORLD_RANK
+if [ "${0##*/}" = embps-train ]; then
+    role=worker
+    rank=$((rank - 2))
+fi
+record() {
+    printf '%s\t%s\n' "$1" "dummy" >"$EMBPS_STATUS_DIR/$role-$rank"
+}
+trap 'record 7; exit 7' USR1
+case "$role-$rank $*" in
+"worker-1 "*worker-killed*) kill -9 $$ ;;
+"worker-0 "*worker-fails*) record 41; exit 41 ;;
+"worker-0 "*no-record*) exit 0 ;;
+*wait*)
+    touch "$EMBPS_TEST_STARTED/$role-$rank"
+    while :; do sleep 0.05; done
+    ;;
+esac
+record 0
+DUMMY
+chmod +x "$folder/bin/dummy"
+ln -s dummy "$folder/bin/embps-server"
+ln -s dummy "$folder/bin/embps-train"
+unset EMBPS_STATUS_DIR EMBPS_BIN_DIR
+export TMPDIR=$folder/tmp
+
+job() { # scenario, options...
+    local scenario=$1
+    shift
+    # The shortest time to be down: dummies have nothing to end in order.
+    "$run" --bin-dir "$folder/bin" -s 2 -w 2 --data d --kill-timeout 0 "$@" -- "$scenario" >"$folder/out" 2>"$folder/err"
+}
+
+job good
+check "a good job ends with 0" 0 $?
+check "a good job says nothing" "" "$(cat "$folder/out" "$folder/err")"
+for recovery in "" --recovery; do
+    job worker-fails $recovery
+    check "the failing rank's code is the job's ${recovery:+(recovery)}" 41 $?
+    job worker-killed $recovery
+    check "a killed rank fails the job ${recovery:+(recovery)}" 1 $?
+    check "the killed rank is named ${recovery:+(recovery)}" 1 "$(grep -c 'no record.*worker 1' "$folder/err")"
+    job no-record $recovery
+    check "a missing record fails the job ${recovery:+(recovery)}" 1 $?
+done
+
+for signal in TERM INT; do
+    export EMBPS_TEST_STARTED=$folder/started-$signal
+    mkdir "$EMBPS_TEST_STARTED"
+    job wait &
+    pid=$!
+    for _ in $(seq 200); do
+        [ "$(find "$EMBPS_TEST_STARTED" -type f | wc -l)" -eq 2 ] && break # the workers
+        sleep 0.05
+    done
+    # the job runs in a subshell of ours: its child is embps-run
+    kill -"$signal" "$(ps -o pid= --ppid "$pid" | head -1 | tr -d ' ')"
+    wait "$pid"
+    check "SIG$signal ends the job with 7" 7 $?
+done
+
+"$run" --bin-dir "$folder/bin" -s 0 -w 1 --data d -- x 2>"$folder/err"
+check "0 servers are refused" 2 $?
+"$run" --bin-dir "$folder/bin" -s 1 -w 0 --data d -- x 2>"$folder/err"
+check "0 workers are refused" 2 $?
+"$run" --bin-dir "$folder/bin" -s 1 -w x --data d -- x 2>"$folder/err"
+check "a number that is none is refused" 2 $?
+"$run" --bin-dir "$folder/bin" -- x 2>"$folder/err"
+check "a missing --data is refused" 2 $?
+"$run" --bin-dir "$folder/bin" --data d 2>"$folder/err"
+check "a missing trainer is refused" 2 $?
+"$run" --bin-dir "$folder/none" --data d -- x 2>"$folder/err"
+check "missing programs are told" 2 $?
+"$run" --bin-dir "$folder/bin" --bogus 2>"$folder/err"
+check "unknown options are refused" 2 $?
+check "the command is printed" 1 "$("$run" --bin-dir "$folder/bin" --servers=3 --data "a b" --memory 8M --print -- skipgram |
+    grep -c -- '-n 3 .*embps-server --data a\\ b --memory 8M : -n 1 .*embps-train skipgram')"
+printf 'one slots=2\ntwo slots = 1 # last\n' >"$folder/hosts"
+check "a host file with places enough needs no oversubscription" 0 "$("$run" --bin-dir "$folder/bin" -s 2 -w 1 \
+    --hosts "$folder/hosts" --data d --print -- x | grep -c oversubscribe)"
+check "a host file with too few places needs it" 1 "$("$run" --bin-dir "$folder/bin" -s 2 -w 2 \
+    --hosts "$folder/hosts" --data d --print -- x | grep -c oversubscribe)"
+check "no folder of records is left" "" "$(find "$folder/tmp" -name "embps-run*")"
+
+[ -n "$build" ] && [ "$failures" -eq 0 ]
