@@ -14,6 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#undef psc_error_set /* what the analyzer sees elsewhere */
+#undef psc_error_set_errno
+
 /* Drops a letter at the end of text that was cut in its middle. */
 static void drop_half_letter(char *text)
 {
@@ -117,8 +120,9 @@ psc_status_t psc_status_from_number(uint32_t number)
         PSC_STATUS_LIST(X)
 #undef X
     default:
-        return PSC_INTERNAL;
+        break;
     }
+    return PSC_INTERNAL;
 }
 
 void psc_bug(const char *expression, const char *file, int line)
