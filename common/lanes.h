@@ -58,4 +58,30 @@ PSC_INLINE float psc_fold16(const psc_v8_t *low, const psc_v8_t *high)
     return a[0] + a[1];
 }
 
+/*
+ * Six such sums at once, for a third of the instructions: out[i * stride + j] from low[i][j] and
+ * high[i][j]. Halves of two registers are paired, then pairs of numbers, so every sum is folded in
+ * the order above.
+ */
+PSC_INLINE void psc_fold16_2x3(psc_v8_t low[2][3], psc_v8_t high[2][3], float *out, size_t stride)
+{
+    psc_v8_t t[3]; /* four lanes of row 0, four of row 1 */
+    PSC_UNROLL
+    for (size_t j = 0; j < 3; j++) {
+        psc_v8_t a = low[0][j] + high[0][j];
+        psc_v8_t b = low[1][j] + high[1][j];
+        t[j] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) +
+               __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+    psc_v8_t u = __builtin_shufflevector(t[0], t[1], 0, 1, 8, 9, 4, 5, 12, 13) +
+                 __builtin_shufflevector(t[0], t[1], 2, 3, 10, 11, 6, 7, 14, 15);
+    psc_v8_t v = t[2] + __builtin_shufflevector(t[2], t[2], 2, 3, 2, 3, 6, 7, 6, 7);
+    psc_v8_t sums = __builtin_shufflevector(u, v, 0, 2, 8, 8, 4, 6, 12, 12) +
+                    __builtin_shufflevector(u, v, 1, 3, 9, 9, 5, 7, 13, 13);
+    psc_v4_t row0 = __builtin_shufflevector(sums, sums, 0, 1, 2, 3);
+    psc_v4_t row1 = __builtin_shufflevector(sums, sums, 4, 5, 6, 7);
+    memcpy(out, &row0, 3 * sizeof *out);
+    memcpy(out + stride, &row1, 3 * sizeof *out);
+}
+
 #endif

@@ -57,6 +57,10 @@ PSC_INLINE void dot_block(const float *const *q, size_t nq, const float *const *
             }
         }
     }
+    if (nq == 2 && nr == 3) {
+        psc_fold16_2x3(low, high, out, out_stride);
+        return;
+    }
     PSC_UNROLL
     for (size_t i = 0; i < nq; i++) {
         PSC_UNROLL
