@@ -39,6 +39,12 @@ PSC_MUST_CHECK psc_status_t psp_buffer_get(psp_pool_t *pool, size_t capacity,
 /* Back to its pool. Any thread. Takes; NULL is a no-op. */
 void psp_buffer_put(psp_buffer_t *buffer);
 
+/*
+ * For transports: gives the memory up, never to be used or freed again, since somebody outside may
+ * still read from it (a send to a dead peer that cannot be cancelled). Any thread. Takes.
+ */
+void psp_buffer_abandon(psp_buffer_t *buffer);
+
 /* Bytes now outside the pool (gotten and not put back). Any thread. */
 size_t psp_pool_bytes_out(const psp_pool_t *pool);
 

@@ -219,8 +219,8 @@ PSC_MUST_CHECK psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_h
                                            uint8_t **ids_out, psc_error_t *error);
 
 /*
- * Begins a push: ids_out (n * 8 bytes) and rows_out (n * dim * 4 bytes, at a 16-byte boundary where
- * that costs no field) point into the buffer. push->ids and push->rows are not read.
+ * Begins a push: ids_out (n * 8 bytes) and rows_out (n * dim * 4 bytes) point into the buffer, both
+ * unaligned. push->ids and push->rows are not read.
  */
 PSC_MUST_CHECK psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header,
                                            const psp_push_t *push, psp_buffer_t **buffer_out,

@@ -1,0 +1,73 @@
+/*
+ * The table of message kinds, and what follows from it alone.
+ *
+ * Unpacking is in message_unpack.c, packing in message_pack.c; both take names, schema and bulk
+ * fields from here. Constant data; any thread.
+ */
+#include "proto/message.h"
+
+#include "proto/embps.pb-c.h"
+#include "proto/message_kinds.h"
+
+/* Room for tags, lengths and all small fields of a pull reply or push; they take under 200 bytes.
+ */
+#define SMALL_FIELDS_BYTES 512u
+
+/* Per row beside its floats: an id or (version and state), whichever is more. */
+#define ROW_EXTRA_BYTES 8u
+
+static const psp_kind_info_t kinds[] = {
+    [PSP_HELLO] = {"hello", PSP_HELLO_REPLY, &embps__v1__hello_request__descriptor, {{0}}},
+    [PSP_HELLO_REPLY] = {"hello reply", 0, &embps__v1__hello_reply__descriptor, {{7, 0}}},
+    [PSP_OPEN_TABLE] = {"open table",
+                        PSP_OPEN_TABLE_REPLY,
+                        &embps__v1__open_table_request__descriptor,
+                        {{0}}},
+    [PSP_OPEN_TABLE_REPLY] = {"open table reply",
+                              0,
+                              &embps__v1__open_table_reply__descriptor,
+                              {{0}}},
+    [PSP_PULL] = {"pull", PSP_PULL_REPLY, &embps__v1__pull_request__descriptor, {{15, 8}}},
+    [PSP_PULL_REPLY] = {"pull reply",
+                        0,
+                        &embps__v1__pull_reply__descriptor,
+                        {{15, 0}, {3, 4}, {4, 0}}},
+    [PSP_PUSH] = {"push", PSP_PUSH_REPLY, &embps__v1__push_request__descriptor, {{14, 8}, {15, 0}}},
+    [PSP_PUSH_REPLY] = {"push reply", 0, &embps__v1__push_reply__descriptor, {{0}}},
+    [PSP_CLOCK] = {"clock", PSP_CLOCK_REPLY, &embps__v1__clock_request__descriptor, {{0}}},
+    [PSP_CLOCK_REPLY] = {"clock reply", 0, &embps__v1__clock_reply__descriptor, {{0}}},
+    [PSP_BARRIER] = {"barrier", PSP_BARRIER_REPLY, &embps__v1__barrier_request__descriptor, {{0}}},
+    [PSP_BARRIER_REPLY] = {"barrier reply", 0, &embps__v1__barrier_reply__descriptor, {{0}}},
+    [PSP_STATS] = {"stats", PSP_STATS_REPLY, &embps__v1__stats_request__descriptor, {{0}}},
+    [PSP_STATS_REPLY] = {"stats reply", 0, &embps__v1__stats_reply__descriptor, {{0}}},
+    [PSP_GOODBYE] = {"goodbye", PSP_GOODBYE_REPLY, &embps__v1__goodbye_request__descriptor, {{0}}},
+    [PSP_GOODBYE_REPLY] = {"goodbye reply", 0, &embps__v1__goodbye_reply__descriptor, {{0}}},
+};
+
+const psp_kind_info_t *psp_kind_info(uint32_t kind)
+{
+    if (kind >= sizeof kinds / sizeof kinds[0] || kinds[kind].name == NULL)
+        return NULL;
+    return &kinds[kind];
+}
+
+const char *psp_kind_name(uint32_t kind)
+{
+    const psp_kind_info_t *info = psp_kind_info(kind);
+    return info != NULL ? info->name : "unknown";
+}
+
+uint32_t psp_reply_kind(uint32_t kind)
+{
+    const psp_kind_info_t *info = psp_kind_info(kind);
+    return info != NULL ? info->reply : 0;
+}
+
+size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes)
+{
+    size_t row_bytes = (size_t)dim * sizeof(float) + ROW_EXTRA_BYTES;
+    size_t rows = max_message_bytes > SMALL_FIELDS_BYTES
+                      ? (max_message_bytes - SMALL_FIELDS_BYTES) / row_bytes
+                      : 0;
+    return rows != 0 ? rows : 1;
+}

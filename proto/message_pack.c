@@ -1,0 +1,391 @@
+/*
+ * Plain structs to bytes.
+ *
+ * Small fields are packed by protobuf-c straight into the buffer. Bulk fields follow, tag and
+ * length written by hand and their bytes left for the caller (or copied), so that a gather writes
+ * rows where they will be sent from. All their tags are one byte (field numbers up to 15). An empty
+ * bulk field is left out, as proto3 does.
+ *
+ * Nothing is allocated but the buffer. Any thread.
+ */
+#include "proto/message.h"
+
+#include "common/alloc.h"
+#include "common/slots.h"
+#include "proto/embps.pb-c.h"
+#include "proto/message_kinds.h"
+#include "proto/wire_walk.h"
+
+/* protobuf's own limit of a message. */
+#define WIRE_BYTES_MAX ((size_t)INT32_MAX)
+
+#define TAG_BYTES(number) ((uint8_t)((number) << 3 | PSP_WIRE_BYTES))
+
+/* A bulk field to be packed behind the small ones. */
+typedef struct bulk {
+    uint8_t number;      /* 1 to 15 */
+    size_t size;         /* bytes */
+    const void *copy;    /* NULL: the caller fills it */
+    uint8_t **place_out; /* where its bytes are; may be NULL */
+} bulk_t;
+
+/* Small fields and the places of the bulk ones. A size over the limit is INVALID_ARGUMENT. */
+static psc_status_t pack(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage *small,
+                         const bulk_t *bulk, size_t n_bulk, psp_buffer_t **buffer_out,
+                         psc_error_t *error)
+{
+    size_t small_bytes = protobuf_c_message_get_packed_size(small);
+    size_t size = small_bytes;
+    for (size_t i = 0; i < n_bulk; i++) {
+        if (size > WIRE_BYTES_MAX || bulk[i].size > WIRE_BYTES_MAX - size)
+            return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                                 "a %s message is too large: split the batch", psp_kind_name(kind));
+        if (bulk[i].size != 0)
+            size += 1 + psp_varint_size(bulk[i].size) + bulk[i].size;
+    }
+    psp_buffer_t *buffer;
+    psc_status_t st = psp_buffer_get(pool, size, &buffer, error);
+    if (st != PSC_OK)
+        return st;
+    (void)protobuf_c_message_pack(small, buffer->data);
+    uint8_t *out = buffer->data + small_bytes;
+    for (size_t i = 0; i < n_bulk; i++) {
+        if (bulk[i].size != 0) {
+            *out++ = TAG_BYTES(bulk[i].number);
+            out = psp_varint_write(out, bulk[i].size);
+            if (bulk[i].copy != NULL)
+                memcpy(out, bulk[i].copy, bulk[i].size);
+        }
+        if (bulk[i].place_out != NULL)
+            *bulk[i].place_out = out;
+        out += bulk[i].size;
+    }
+    buffer->kind = kind;
+    buffer->size = size;
+    *buffer_out = buffer;
+    return PSC_OK;
+}
+
+static Embps__V1__RequestHeader request_header(const psp_request_header_t *from)
+{
+    Embps__V1__RequestHeader to = EMBPS__V1__REQUEST_HEADER__INIT;
+    to.protocol = from->protocol;
+    to.cluster = from->cluster;
+    to.map_epoch = from->map_epoch;
+    to.session = from->session;
+    to.sequence = from->sequence;
+    to.lowest_unacked = from->lowest_unacked;
+    to.request = from->request;
+    to.clock = from->clock;
+    to.deadline_ms = from->deadline_ms;
+    return to;
+}
+
+/* Borrows the text of from. */
+static Embps__V1__ReplyHeader reply_header(const psp_reply_header_t *from)
+{
+    Embps__V1__ReplyHeader to = EMBPS__V1__REPLY_HEADER__INIT;
+    to.request = from->request;
+    to.map_epoch = from->map_epoch;
+    if (from->error.code != PSC_OK) {
+        to.status = from->error.code;
+        to.message = (char *)from->error.message;
+        to.error_rank = from->error.rank;
+        to.error_id = from->error.id;
+    }
+    return to;
+}
+
+static psc_status_t pack_small(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage *small,
+                               psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    return pack(pool, kind, small, NULL, 0, buffer_out, error);
+}
+
+static psc_status_t check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
+{
+    if (dim >= 1 && dim <= PSP_DIM_MAX)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: dim %u is not in 1 to %u",
+                         psp_kind_name(kind), dim, PSP_DIM_MAX);
+}
+
+/* n * size, or more than any message may hold. */
+static size_t bulk_bytes(size_t n, size_t size)
+{
+    size_t bytes;
+    return psc_size_multiply(n, size, &bytes) ? bytes : SIZE_MAX;
+}
+
+static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *header,
+                              const psp_pull_t *pull, const void *copy, psp_buffer_t **buffer_out,
+                              uint8_t **ids_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(header);
+    Embps__V1__PullRequest to = EMBPS__V1__PULL_REQUEST__INIT;
+    to.header = &head;
+    to.table = pull->table;
+    to.table_epoch = pull->table_epoch;
+    to.staleness = pull->staleness;
+    to.want_versions = pull->want_versions;
+    bulk_t ids = {15, bulk_bytes(pull->n, sizeof(uint64_t)), copy, ids_out};
+    return pack(pool, PSP_PULL, &to.base, &ids, 1, buffer_out, error);
+}
+
+psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                            const psp_pull_t *pull, psp_buffer_t **buffer_out, uint8_t **ids_out,
+                            psc_error_t *error)
+{
+    return pack_pull(pool, header, pull, NULL, buffer_out, ids_out, error);
+}
+
+psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                            const psp_push_t *push, psp_buffer_t **buffer_out, uint8_t **ids_out,
+                            uint8_t **rows_out, psc_error_t *error)
+{
+    psc_status_t st = check_dim(PSP_PUSH, push->dim, error);
+    if (st != PSC_OK)
+        return st;
+    Embps__V1__RequestHeader head = request_header(header);
+    Embps__V1__PushRequest to = EMBPS__V1__PUSH_REQUEST__INIT;
+    to.header = &head;
+    to.table = push->table;
+    to.table_epoch = push->table_epoch;
+    to.kind = (Embps__V1__PushKind)push->kind;
+    to.learning_rate = push->learning_rate;
+    to.dim = push->dim;
+    const bulk_t bulk[] = {
+        {14, bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
+        {15, bulk_bytes(push->n, push->dim * sizeof(float)), NULL, rows_out},
+    };
+    return pack(pool, PSP_PUSH, &to.base, bulk, 2, buffer_out, error);
+}
+
+psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header, uint32_t dim,
+                                  size_t n, const uint32_t *versions, const uint8_t *states,
+                                  psp_buffer_t **buffer_out, uint8_t **rows_out, psc_error_t *error)
+{
+    psc_status_t st = check_dim(PSP_PULL_REPLY, dim, error);
+    if (st != PSC_OK)
+        return st;
+    Embps__V1__ReplyHeader head = reply_header(header);
+    Embps__V1__PullReply to = EMBPS__V1__PULL_REPLY__INIT;
+    to.header = &head;
+    to.dim = dim;
+    const bulk_t bulk[] = {
+        {3, versions != NULL ? bulk_bytes(n, sizeof(uint32_t)) : 0, versions, NULL},
+        {4, states != NULL ? n : 0, states, NULL},
+        {15, bulk_bytes(n, dim * sizeof(float)), NULL, rows_out},
+    };
+    return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 3, buffer_out, error);
+}
+
+psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,
+                            const psp_reply_header_t *header, psp_buffer_t **buffer_out,
+                            psc_error_t *error)
+{
+    /* Field 1 is the header in every reply, so the plainest reply stands for all. */
+    Embps__V1__ReplyHeader head = reply_header(header);
+    Embps__V1__PushReply to = EMBPS__V1__PUSH_REPLY__INIT;
+    to.header = &head;
+    return pack_small(pool, reply_kind, &to.base, buffer_out, error);
+}
+
+static psc_status_t check_name(const char *what, const char *name, size_t room, psc_error_t *error)
+{
+    size_t length = strnlen(name, room);
+    if (length >= 1 && length <= PSP_NAME_MAX)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s has no name, or one of over %u bytes",
+                         what, PSP_NAME_MAX);
+}
+
+static psc_status_t pack_hello(psp_pool_t *pool, const psp_message_t *message,
+                               psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__HelloRequest to = EMBPS__V1__HELLO_REQUEST__INIT;
+    to.header = &head;
+    to.worker = message->u.hello.worker;
+    to.n_workers = message->u.hello.n_workers;
+    return pack_small(pool, PSP_HELLO, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *message,
+                                     psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_hello_reply_t *from = &message->u.hello_reply;
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__HelloReply to = EMBPS__V1__HELLO_REPLY__INIT;
+    to.header = &head;
+    to.cluster = from->cluster;
+    to.session = from->session;
+    to.server = from->server;
+    to.n_servers = from->n_servers;
+    to.map_epoch = from->map_epoch;
+    to.max_message_bytes = from->max_message_bytes;
+    size_t owners_bytes = from->slot_owners != NULL ? PSC_SLOT_COUNT * sizeof(uint16_t) : 0;
+    bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
+    return pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);
+}
+
+static psc_status_t pack_open_table(psp_pool_t *pool, const psp_message_t *message,
+                                    psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_open_table_t *from = &message->u.open_table;
+    psc_status_t st = check_dim(PSP_OPEN_TABLE, from->dim, error);
+    if (st == PSC_OK)
+        st = check_name("a table", from->name, sizeof from->name, error);
+    if (st == PSC_OK)
+        st = check_name("an initialiser", from->init, sizeof from->init, error);
+    if (st == PSC_OK)
+        st = check_name("an optimizer", from->optimizer, sizeof from->optimizer, error);
+    if (st != PSC_OK)
+        return st;
+    if (from->n_init_params > PSP_PARAMS_MAX || from->n_optimizer_params > PSP_PARAMS_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "table %s: more than %u parameters",
+                             from->name, PSP_PARAMS_MAX);
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__OpenTableRequest to = EMBPS__V1__OPEN_TABLE_REQUEST__INIT;
+    to.header = &head;
+    to.name = (char *)from->name;
+    to.dim = from->dim;
+    to.init = (char *)from->init;
+    to.n_init_params = from->n_init_params;
+    to.init_params = (double *)from->init_params;
+    to.optimizer = (char *)from->optimizer;
+    to.n_optimizer_params = from->n_optimizer_params;
+    to.optimizer_params = (double *)from->optimizer_params;
+    to.seed = from->seed;
+    to.table = from->table;
+    return pack_small(pool, PSP_OPEN_TABLE, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_open_table_reply(psp_pool_t *pool, const psp_message_t *message,
+                                          psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__OpenTableReply to = EMBPS__V1__OPEN_TABLE_REPLY__INIT;
+    to.header = &head;
+    to.table = message->u.open_table_reply.table;
+    to.table_epoch = message->u.open_table_reply.table_epoch;
+    return pack_small(pool, PSP_OPEN_TABLE_REPLY, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_clock(psp_pool_t *pool, const psp_message_t *message,
+                               psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__ClockRequest to = EMBPS__V1__CLOCK_REQUEST__INIT;
+    to.header = &head;
+    to.progress = message->u.clock.progress;
+    return pack_small(pool, PSP_CLOCK, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_clock_reply(psp_pool_t *pool, const psp_message_t *message,
+                                     psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ClockReply to = EMBPS__V1__CLOCK_REPLY__INIT;
+    to.header = &head;
+    to.min_clock = message->u.clock_reply.min_clock;
+    to.total_progress = message->u.clock_reply.total_progress;
+    return pack_small(pool, PSP_CLOCK_REPLY, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_barrier(psp_pool_t *pool, const psp_message_t *message,
+                                 psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__BarrierRequest to = EMBPS__V1__BARRIER_REQUEST__INIT;
+    to.header = &head;
+    to.generation = message->u.barrier.generation;
+    return pack_small(pool, PSP_BARRIER, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_stats(psp_pool_t *pool, const psp_message_t *message,
+                               psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__StatsRequest to = EMBPS__V1__STATS_REQUEST__INIT;
+    to.header = &head;
+    return pack_small(pool, PSP_STATS, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_stats_reply(psp_pool_t *pool, const psp_message_t *message,
+                                     psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_stats_reply_t *from = &message->u.stats_reply;
+    if (from->n > PSP_COUNTERS_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%zu counters are more than %u", from->n,
+                             PSP_COUNTERS_MAX);
+    Embps__V1__Counter counters[PSP_COUNTERS_MAX];
+    Embps__V1__Counter *pointers[PSP_COUNTERS_MAX];
+    for (size_t i = 0; i < from->n; i++) {
+        psc_status_t st = check_name("a counter", from->counters[i].name, PSP_NAME_MAX + 1, error);
+        if (st != PSC_OK)
+            return st;
+        embps__v1__counter__init(&counters[i]);
+        counters[i].name = (char *)from->counters[i].name;
+        counters[i].value = from->counters[i].value;
+        pointers[i] = &counters[i];
+    }
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__StatsReply to = EMBPS__V1__STATS_REPLY__INIT;
+    to.header = &head;
+    to.n_counters = from->n;
+    to.counters = pointers;
+    return pack_small(pool, PSP_STATS_REPLY, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_goodbye(psp_pool_t *pool, const psp_message_t *message,
+                                 psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__GoodbyeRequest to = EMBPS__V1__GOODBYE_REQUEST__INIT;
+    to.header = &head;
+    to.status = message->u.goodbye.status;
+    return pack_small(pool, PSP_GOODBYE, &to.base, buffer_out, error);
+}
+
+psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
+                              psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_kind_info_t *info = psp_kind_info(message->kind);
+    if (info != NULL && info->reply == 0 && message->reply.error.code != PSC_OK)
+        return psp_reply_pack(pool, message->kind, &message->reply, buffer_out, error);
+    switch (message->kind) {
+    case PSP_HELLO:
+        return pack_hello(pool, message, buffer_out, error);
+    case PSP_HELLO_REPLY:
+        return pack_hello_reply(pool, message, buffer_out, error);
+    case PSP_OPEN_TABLE:
+        return pack_open_table(pool, message, buffer_out, error);
+    case PSP_OPEN_TABLE_REPLY:
+        return pack_open_table_reply(pool, message, buffer_out, error);
+    case PSP_PULL:
+        return pack_pull(pool, &message->request, &message->u.pull, message->u.pull.ids, buffer_out,
+                         NULL, error);
+    case PSP_CLOCK:
+        return pack_clock(pool, message, buffer_out, error);
+    case PSP_CLOCK_REPLY:
+        return pack_clock_reply(pool, message, buffer_out, error);
+    case PSP_BARRIER:
+        return pack_barrier(pool, message, buffer_out, error);
+    case PSP_STATS:
+        return pack_stats(pool, message, buffer_out, error);
+    case PSP_STATS_REPLY:
+        return pack_stats_reply(pool, message, buffer_out, error);
+    case PSP_GOODBYE:
+        return pack_goodbye(pool, message, buffer_out, error);
+    case PSP_PUSH_REPLY:
+    case PSP_BARRIER_REPLY:
+    case PSP_GOODBYE_REPLY:
+        return psp_reply_pack(pool, message->kind, &message->reply, buffer_out, error);
+    case PSP_PULL_REPLY:
+    case PSP_PUSH:
+        break;
+    }
+    return psc_error_set(error, PSC_INVALID_ARGUMENT, "cannot pack a %s message here",
+                         psp_kind_name(message->kind));
+}
