@@ -21,7 +21,7 @@ typedef struct ps_shard_options {
     psp_pool_t *pool;  /* borrowed */
     ps_reply_fn reply;
     void *reply_context;
-    uint64_t cluster;  /* id of this run; from another one requests are refused */
+    uint64_t cluster; /* id of this run; from another one requests are refused */
     uint32_t rank, n_servers, n_workers;
     size_t max_message_bytes;
 } ps_shard_options_t;
@@ -40,7 +40,8 @@ void ps_shard_destroy(ps_shard_t *shard);
 PSC_MUST_CHECK psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer,
                                             psc_error_t *error);
 
-/* Goes on with what waited (finished I/O, room). *progress_out: something moved. Errors: as handle. */
+/* Goes on with what waited (finished I/O, room). *progress_out: something moved. Errors: as handle.
+ */
 PSC_MUST_CHECK psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out,
                                           psc_error_t *error);
 
@@ -53,5 +54,8 @@ uint32_t ps_shard_worst_status(const ps_shard_t *shard);
 
 /* Requests that wait now, of this peer or of all (UINT32_MAX): the driver's bound. */
 size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer);
+
+/* Sessions whose oldest request waits for the store: it goes on without any further message. */
+size_t ps_shard_waiting_store(const ps_shard_t *shard);
 
 #endif

@@ -1,0 +1,143 @@
+/*
+ * Memory of requests: objects and row spaces on free lists.
+ *
+ * A request keeps its message's buffer until it is answered, so ids and rows are read where they
+ * came in. A message in several pieces (no client of ours sends one) has them in scratch memory,
+ * which the next message overwrites: these are copied. Spaces are sized in powers of two and the
+ * few largest ones are kept; requests without rows need none. Threads: the owner's.
+ */
+#include "ps/table/request.h"
+
+#include "common/alloc.h"
+
+#include <string.h>
+
+#define SPACES_KEPT 8u
+
+static bool inside(const psp_buffer_t *buffer, const uint8_t *bytes)
+{
+    return bytes >= buffer->data && bytes <= buffer->data + buffer->size;
+}
+
+/* Moves bulk fields that lie outside the buffer into one block of the request's own. */
+static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
+{
+    const uint8_t **ids = NULL, **rows = NULL;
+    size_t id_bytes = 0, row_bytes = 0;
+    if (request->message.kind == PSP_PULL) {
+        ids = &request->message.u.pull.ids;
+        id_bytes = request->message.u.pull.n * sizeof(uint64_t);
+    } else if (request->message.kind == PSP_PUSH) {
+        psp_push_t *push = &request->message.u.push;
+        ids = &push->ids;
+        rows = &push->rows;
+        id_bytes = push->n * sizeof(uint64_t);
+        row_bytes = push->n * push->dim * sizeof(float);
+    }
+    if (ids == NULL || id_bytes == 0)
+        return PSC_OK;
+    bool aligned = rows == NULL || ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
+    if (inside(request->buffer, *ids) && aligned &&
+        (rows == NULL || inside(request->buffer, *rows)))
+        return PSC_OK;
+    uint8_t *block = psc_alloc_aligned(id_bytes + row_bytes);
+    if (block == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request of %zu bytes",
+                             id_bytes + row_bytes);
+    memcpy(block, *ids, id_bytes);
+    *ids = block;
+    if (rows != NULL && row_bytes != 0) {
+        memcpy(block + id_bytes, *rows, row_bytes);
+        *rows = block + id_bytes;
+    }
+    request->bulk = block;
+    return PSC_OK;
+}
+
+psc_status_t ps_request_create(ps_request_pool_t *pool, psp_buffer_t *buffer,
+                               const psp_message_t *message, ps_request_t **request_out,
+                               psc_error_t *error)
+{
+    ps_request_t *request = pool->requests;
+    if (request != NULL)
+        pool->requests = request->next;
+    else if ((request = psc_alloc(sizeof *request)) == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request");
+    *request = (ps_request_t){.buffer = buffer, .message = *message};
+    psc_status_t st = own_bulk(request, error);
+    if (st != PSC_OK) {
+        request->next = pool->requests;
+        pool->requests = request;
+        return st;
+    }
+    *request_out = request;
+    return PSC_OK;
+}
+
+static void put_space(ps_request_pool_t *pool, ps_space_t *space)
+{
+    if (pool->n_spaces >= SPACES_KEPT) {
+        psc_free(space);
+        return;
+    }
+    space->next = pool->spaces;
+    pool->spaces = space;
+    pool->n_spaces++;
+}
+
+void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request)
+{
+    PSC_BUG_ON(request->prepared);
+    psp_buffer_put(request->buffer);
+    psc_free(request->bulk);
+    if (request->space != NULL)
+        put_space(pool, request->space);
+    request->next = pool->requests;
+    pool->requests = request;
+}
+
+psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_request_t *request, size_t n,
+                                psc_error_t *error)
+{
+    if (request->space != NULL)
+        return PSC_OK;
+    for (ps_space_t **link = &pool->spaces; *link != NULL; link = &(*link)->next) {
+        if ((*link)->capacity >= n) {
+            request->space = *link;
+            *link = request->space->next;
+            pool->n_spaces--;
+            return PSC_OK;
+        }
+    }
+    size_t capacity = 256;
+    while (capacity < n)
+        capacity *= 2;
+    size_t row = 2 * sizeof(uint64_t) + sizeof(ps_place_t) + sizeof(uint32_t) + sizeof(uint8_t);
+    ps_space_t *space = psc_alloc_aligned(sizeof *space + 64 + capacity * row);
+    if (space == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request of %zu rows", n);
+    uint8_t *block = (uint8_t *)space + (sizeof *space + 63) / 64 * 64;
+    space->capacity = capacity;
+    space->ids = (uint64_t *)(void *)block;
+    space->hashes = space->ids + capacity;
+    space->places = (ps_place_t *)(void *)(space->hashes + capacity);
+    space->versions = (uint32_t *)(space->places + capacity);
+    space->states = (uint8_t *)(space->versions + capacity);
+    request->space = space;
+    return PSC_OK;
+}
+
+void ps_request_pool_clear(ps_request_pool_t *pool)
+{
+    while (pool->requests != NULL) {
+        ps_request_t *next = pool->requests->next;
+        psc_free(pool->requests);
+        pool->requests = next;
+    }
+    while (pool->spaces != NULL) {
+        ps_space_t *next = pool->spaces->next;
+        psc_free(pool->spaces);
+        pool->spaces = next;
+    }
+    pool->n_spaces = 0;
+}

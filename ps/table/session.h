@@ -1,0 +1,65 @@
+/*
+ * Sessions: one for each worker, from its Hello to its Goodbye; their clocks and barriers.
+ *
+ * A session's number is a mix of the run, this server and a counter: never 0, never used twice.
+ */
+#ifndef PS_TABLE_SESSION_H
+#define PS_TABLE_SESSION_H
+
+#include "ps/table/request.h"
+
+typedef enum ps_session_state {
+    PS_SESSION_AWAITED, /* the worker has not said hello yet: counts with clock 0 */
+    PS_SESSION_LIVE,
+    PS_SESSION_LEAVING, /* its Goodbye waits behind earlier requests; it waits for no other worker
+                         */
+    PS_SESSION_GONE,
+} ps_session_state_t;
+
+typedef struct ps_session {
+    uint64_t id; /* 0: none yet */
+    ps_session_state_t state;
+    uint64_t clock;
+    uint64_t progress;
+    uint64_t push_sequence; /* highest one that was applied */
+    uint64_t barriers;      /* generations that it has reached */
+    uint32_t status;        /* told by Goodbye */
+    ps_request_t *head, *tail;
+    size_t n_requests;
+} ps_session_t;
+
+typedef struct ps_sessions {
+    ps_session_t *all; /* n, by worker rank */
+    uint32_t n;
+    uint32_t n_departed;
+    uint32_t worst_status;
+    uint64_t n_given;
+    uint64_t min_clock; /* over all that are not gone; kept by the functions below */
+} ps_sessions_t;
+
+/* Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_sessions_init(ps_sessions_t *sessions, uint32_t n,
+                                             psc_error_t *error);
+void ps_sessions_clear(ps_sessions_t *sessions);
+
+/* Starts the session of a worker. Errors: IN_USE (it has, or had, one). */
+PSC_MUST_CHECK psc_status_t ps_session_begin(ps_sessions_t *sessions, uint32_t worker,
+                                             uint64_t cluster, uint32_t rank, psc_error_t *error);
+
+/* Ends it: it counts no longer for clocks and barriers. */
+void ps_session_end(ps_sessions_t *sessions, uint32_t worker, uint32_t status);
+
+/* Raises clock and progress; they never fall. */
+void ps_session_advance(ps_sessions_t *sessions, uint32_t worker, uint64_t clock,
+                        uint64_t progress);
+
+uint64_t ps_sessions_progress(const ps_sessions_t *sessions);
+
+/* Whether all workers that are still there have reached this generation of barriers. */
+bool ps_sessions_all_reached(const ps_sessions_t *sessions, uint64_t generation);
+
+/* The session's queue: first in, first out. */
+void ps_session_enqueue(ps_session_t *session, ps_request_t *request);
+ps_request_t *ps_session_dequeue(ps_session_t *session);
+
+#endif

@@ -1,0 +1,499 @@
+/*
+ * The shard: takes messages, keeps each session's requests in order, and lets the functions of
+ * ps/serve do what each asks for.
+ *
+ * Invariants. A request is in the queue of its session from arrival to reply, and replied to
+ * exactly once: by its function (DONE), by the refusal that the function returned, or by the
+ * failure of the shard. Only the oldest request of a session is served; the others are QUEUED. So
+ * at most one batch per session holds rows, and who holds rows waits for the disk alone: no two can
+ * wait for each other. A request that found no room often enough is `starving`: nobody else takes
+ * room before it. What waits for other workers (clocks, barriers) is tried again whenever one of
+ * those moves; what waits for the store is tried by ps_shard_poll, which begins with another
+ * session each time.
+ *
+ * A failure of the store or of memory is the end: every waiting request is answered with it, and
+ * every later message too. Threads: none; the owner's. No clock and no socket: time and messages
+ * come from the driver. Cost beside the rows themselves: one unpacking and one queue operation a
+ * message.
+ */
+#include "ps/table/shard.h"
+
+#include "common/alloc.h"
+#include "ps/serve/serve.h"
+
+#include <inttypes.h>
+
+/* Beside its buffer a message may take this much: small fields, and bulk fields in pieces. */
+#define SCRATCH_BYTES ((size_t)4 << 20)
+#define STARVING_AFTER 16u
+#define IDLE_RETRY 8u /* polls without news after which waiting requests are tried all the same */
+
+static ps_serve_fn serve_function(psp_kind_t kind)
+{
+    switch (kind) {
+    case PSP_OPEN_TABLE:
+        return ps_serve_open_table;
+    case PSP_PULL:
+        return ps_serve_pull;
+    case PSP_PUSH:
+        return ps_serve_push;
+    case PSP_CLOCK:
+        return ps_serve_clock;
+    case PSP_BARRIER:
+        return ps_serve_barrier;
+    case PSP_STATS:
+        return ps_serve_stats;
+    case PSP_GOODBYE:
+        return ps_serve_goodbye;
+    default:
+        return NULL;
+    }
+}
+
+psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **shard_out,
+                             psc_error_t *error)
+{
+    if (options->n_workers == 0 || options->rank >= options->n_servers)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "server %" PRIu32 " of %" PRIu32 " with %" PRIu32 " workers",
+                             options->rank, options->n_servers, options->n_workers);
+    ps_shard_t *shard = psc_alloc_zeroed(1, sizeof *shard);
+    if (shard == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a shard");
+    shard->options = *options;
+    psc_status_t st = psc_slot_map_init(&shard->map, options->n_servers, error);
+    if (st == PSC_OK)
+        st = psp_scratch_create(SCRATCH_BYTES, &shard->scratch, error);
+    if (st == PSC_OK)
+        st = ps_sessions_init(&shard->sessions, options->n_workers, error);
+    if (st != PSC_OK) {
+        ps_shard_destroy(shard);
+        return st;
+    }
+    *shard_out = shard;
+    return PSC_OK;
+}
+
+/* Takes the oldest request out of its session, its rows released. */
+static void drop_head(ps_shard_t *shard, ps_session_t *session)
+{
+    ps_request_t *request = ps_session_dequeue(session);
+    shard->n_waiting--;
+    ps_shard_release(shard, request);
+    if (shard->starving == request) {
+        shard->starving = NULL;
+        shard->room_changed = true;
+    }
+    ps_request_destroy(&shard->requests, request);
+}
+
+void ps_shard_destroy(ps_shard_t *shard)
+{
+    if (shard == NULL)
+        return;
+    for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n; i++) {
+        while (shard->sessions.all[i].head != NULL)
+            drop_head(shard, &shard->sessions.all[i]);
+    }
+    for (uint32_t i = 0; i < shard->n_tables; i++)
+        psc_free(shard->tables[i]);
+    psc_free(shard->tables);
+    psc_free(shard->one_row);
+    ps_rows_merge_space_clear(&shard->merge);
+    ps_request_pool_clear(&shard->requests);
+    ps_sessions_clear(&shard->sessions);
+    psp_scratch_destroy(shard->scratch);
+    psc_free(shard);
+}
+
+/* ---- replies ---- */
+
+psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_message_t *message)
+{
+    return (psp_reply_header_t){.request = message->request.request,
+                                .map_epoch = shard->map.epoch,
+                                .error = PSC_ERROR_INIT};
+}
+
+void ps_shard_send(ps_shard_t *shard, uint32_t peer, psp_buffer_t *buffer)
+{
+    shard->counters.bytes_out += buffer->size;
+    buffer->peer = peer;
+    shard->options.reply(shard->options.reply_context, peer, buffer);
+}
+
+psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *request, psp_message_t *reply,
+                            psc_error_t *error)
+{
+    psp_buffer_t *buffer;
+    reply->reply = ps_shard_reply_header(shard, &request->message);
+    psc_status_t st = psp_message_pack(shard->options.pool, reply, &buffer, error);
+    if (st != PSC_OK)
+        return st;
+    ps_shard_send(shard, request->buffer->peer, buffer);
+    request->state = PS_REQUEST_DONE;
+    return PSC_OK;
+}
+
+psc_status_t ps_shard_reply_bare(ps_shard_t *shard, uint32_t peer, uint32_t kind, uint64_t request,
+                                 const psc_error_t *failure, psc_error_t *error)
+{
+    psp_reply_header_t header = {
+        .request = request, .map_epoch = shard->map.epoch, .error = PSC_ERROR_INIT};
+    if (failure != NULL) {
+        header.error = *failure;
+        header.error.rank = (int32_t)shard->options.rank;
+    }
+    psp_buffer_t *buffer;
+    psc_status_t st = psp_reply_pack(shard->options.pool, (psp_kind_t)psp_reply_kind(kind), &header,
+                                     &buffer, error);
+    if (st == PSC_OK)
+        ps_shard_send(shard, peer, buffer);
+    return st;
+}
+
+/* ---- rows ---- */
+
+psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number, uint32_t epoch,
+                                 ps_table_t **table_out, psc_error_t *error)
+{
+    ps_table_t *table = number < shard->n_tables ? shard->tables[number] : NULL;
+    if (table == NULL)
+        return psc_error_set(error, PSC_NOT_FOUND,
+                             "there is no table of number %" PRIu32 ": open it first", number);
+    if (epoch != table->epoch)
+        return psc_error_set(error, PSC_MISMATCH,
+                             "table %.80s has epoch %" PRIu32 ", not %" PRIu32 ": open it again",
+                             table->name, table->epoch, epoch);
+    *table_out = table;
+    return PSC_OK;
+}
+
+static psc_status_t locate(ps_shard_t *shard, ps_request_t *request, const uint8_t *ids, size_t n,
+                           psc_error_t *error)
+{
+    psc_status_t st = ps_request_reserve(&shard->requests, request, n, error);
+    if (st != PSC_OK)
+        return st;
+    ps_space_t *space = request->space;
+    size_t stray = ps_rows_locate(ids, n, request->table->number, &shard->map, shard->options.rank,
+                                  space->ids, space->hashes);
+    if (stray != n) {
+        uint64_t id = space->ids[stray];
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "row %" PRIu64 " of table %.80s belongs to server %" PRIu32
+                           ", not %" PRIu32,
+                           id, request->table->name,
+                           psc_slot_owner(&shard->map, space->hashes[stray]), shard->options.rank);
+        if (error != NULL)
+            error->id = id;
+        return st;
+    }
+    request->located = true;
+    return PSC_OK;
+}
+
+/* Asks the store for the rows; request->prepared tells whether it could. */
+static psc_status_t prepare(ps_shard_t *shard, ps_request_t *request, ps_batch_mode_t mode,
+                            size_t n, psc_error_t *error)
+{
+    psc_status_t st = PSC_BUSY;
+    if (shard->starving == NULL || shard->starving == request) {
+        ps_space_t *space = request->space;
+        request->batch = (ps_batch_t){.table = request->table->number,
+                                      .mode = mode,
+                                      .n = n,
+                                      .ids = space->ids,
+                                      .hashes = space->hashes,
+                                      .places = space->places};
+        st = ps_store_prepare(shard->options.store, &request->batch, error);
+        if (st == PSC_BUSY && ++request->busy_tries == STARVING_AFTER)
+            shard->starving = request;
+    }
+    if (st == PSC_BUSY) {
+        shard->counters.waits_room += request->state != PS_REQUEST_WAIT_ROOM;
+        request->state = PS_REQUEST_WAIT_ROOM;
+        return PSC_OK;
+    }
+    if (shard->starving == request) {
+        shard->starving = NULL;
+        shard->room_changed = true;
+    }
+    if (st != PSC_OK)
+        return st;
+    request->prepared = true;
+    request->busy_tries = 0;
+    request->created_seen = request->table->created;
+    return PSC_OK;
+}
+
+psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request, ps_batch_mode_t mode,
+                              const uint8_t *ids, size_t n, bool *ready_out, psc_error_t *error)
+{
+    psc_status_t st;
+    *ready_out = false;
+    if (!request->located && (st = locate(shard, request, ids, n, error)) != PSC_OK)
+        return st;
+    if (n == 0) {
+        *ready_out = true;
+        return PSC_OK;
+    }
+    if (!request->prepared) {
+        st = prepare(shard, request, mode, n, error);
+        if (st != PSC_OK || !request->prepared)
+            return st;
+    }
+    if (!ps_store_ready(shard->options.store, &request->batch)) {
+        shard->counters.waits_rows += request->state != PS_REQUEST_WAIT_ROWS;
+        request->state = PS_REQUEST_WAIT_ROWS;
+        return PSC_OK;
+    }
+    *ready_out = true;
+    return PSC_OK;
+}
+
+void ps_shard_release(ps_shard_t *shard, ps_request_t *request)
+{
+    if (!request->prepared)
+        return;
+    ps_store_release(shard->options.store, &request->batch);
+    request->prepared = false;
+    shard->room_changed = true;
+}
+
+/* ---- the machine ---- */
+
+/* The shard is over: answers all that waits with its failure. */
+static void fail(ps_shard_t *shard, const psc_error_t *failure)
+{
+    shard->failure = *failure;
+    shard->failure.rank = (int32_t)shard->options.rank;
+    for (uint32_t i = 0; i < shard->sessions.n; i++) {
+        ps_session_t *session = &shard->sessions.all[i];
+        while (session->head != NULL) {
+            const psp_message_t *message = &session->head->message;
+            /* Without memory for a reply there is nothing more to be done for this one. */
+            if (ps_shard_reply_bare(shard, i, message->kind, message->request.request,
+                                    &shard->failure, NULL) != PSC_OK)
+                shard->counters.refused++;
+            drop_head(shard, session);
+        }
+    }
+}
+
+/* Serves a session's requests until one has to wait. Errors: the shard's end. */
+static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error)
+{
+    ps_session_t *session = &shard->sessions.all[peer];
+    while (session->head != NULL) {
+        ps_request_t *request = session->head;
+        psc_error_t refusal = PSC_ERROR_INIT;
+        psc_status_t st = serve_function(request->message.kind)(shard, session, request, &refusal);
+        if (st != PSC_OK && !ps_serve_is_fatal(st)) {
+            shard->counters.refused++;
+            st = ps_shard_reply_bare(shard, peer, request->message.kind,
+                                     request->message.request.request, &refusal, &refusal);
+            request->state = PS_REQUEST_DONE;
+        }
+        if (st != PSC_OK) {
+            fail(shard, &refusal);
+            if (error != NULL)
+                *error = shard->failure;
+            return st;
+        }
+        if (request->state != PS_REQUEST_DONE)
+            return PSC_OK;
+        drop_head(shard, session);
+    }
+    return PSC_OK;
+}
+
+/* Tries what waits for other workers, as long as any of that moves something. */
+static psc_status_t settle(ps_shard_t *shard, psc_error_t *error)
+{
+    while (shard->others_changed) {
+        shard->others_changed = false;
+        for (uint32_t i = 0; i < shard->sessions.n; i++) {
+            const ps_request_t *head = shard->sessions.all[i].head;
+            if (head == NULL ||
+                (head->state != PS_REQUEST_WAIT_CLOCK && head->state != PS_REQUEST_WAIT_OTHERS))
+                continue;
+            psc_status_t st = advance(shard, i, error);
+            if (st != PSC_OK)
+                return st;
+        }
+    }
+    return PSC_OK;
+}
+
+/* May this request be taken at all? Errors: PROTOCOL, saying what does not fit. */
+static psc_status_t admit(const ps_shard_t *shard, uint32_t peer, const psp_message_t *message,
+                          psc_error_t *error)
+{
+    const psp_request_header_t *header = &message->request;
+    bool hello = message->kind == PSP_HELLO;
+    if (header->protocol != PSP_PROTOCOL_VERSION)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "this server speaks version %u of the protocol, the worker %" PRIu32
+                             ": use programs of one release",
+                             PSP_PROTOCOL_VERSION, header->protocol);
+    if (header->cluster != shard->options.cluster && !(hello && header->cluster == 0))
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "a request for run %016" PRIx64
+                             ", but this server is of run %016" PRIx64,
+                             header->cluster, shard->options.cluster);
+    if (hello)
+        return PSC_OK;
+    const ps_session_t *session = &shard->sessions.all[peer];
+    if (session->id == 0 || header->session != session->id)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "a request of session %016" PRIx64
+                             ", which is not the one of worker %" PRIu32,
+                             header->session, peer);
+    if (session->state != PS_SESSION_LIVE)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "a request of worker %" PRIu32 ", which has said goodbye", peer);
+    if (header->map_epoch != shard->map.epoch)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "a request by slot map %" PRIu32 ", but it is %" PRIu32 " now",
+                             header->map_epoch, shard->map.epoch);
+    return PSC_OK;
+}
+
+/* Answers a message that never became a request. Takes buffer. */
+static psc_status_t refuse(ps_shard_t *shard, psp_buffer_t *buffer, uint64_t request,
+                           const psc_error_t *refusal, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    psc_error_t failure = PSC_ERROR_INIT;
+    shard->counters.refused++;
+    if (psp_reply_kind(buffer->kind) != 0)
+        st = ps_shard_reply_bare(shard, buffer->peer, buffer->kind, request, refusal, &failure);
+    psp_buffer_put(buffer);
+    if (st == PSC_OK || shard->failure.code != PSC_OK)
+        return PSC_OK;
+    fail(shard, &failure);
+    if (error != NULL)
+        *error = shard->failure;
+    return st;
+}
+
+psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_t *error)
+{
+    uint32_t peer = buffer->peer;
+    PSC_BUG_ON(peer >= shard->sessions.n);
+    shard->counters.bytes_in += buffer->size;
+    psp_message_t message;
+    psc_error_t refusal = PSC_ERROR_INIT;
+    psc_status_t st = psp_message_unpack(shard->scratch, buffer->kind, buffer->data, buffer->size,
+                                         &message, &refusal);
+    if (st != PSC_OK || psp_reply_kind(message.kind) == 0) {
+        shard->counters.malformed++;
+        return refuse(shard, buffer, 0, &refusal, error);
+    }
+    uint64_t number = message.request.request;
+    shard->counters.requests[message.kind]++;
+    if (shard->failure.code != PSC_OK) {
+        (void)refuse(shard, buffer, number, &shard->failure, NULL);
+        if (error != NULL)
+            *error = shard->failure;
+        return shard->failure.code;
+    }
+    st = admit(shard, peer, &message, &refusal);
+    if (st == PSC_OK && message.kind == PSP_HELLO) {
+        st = ps_serve_hello(shard, peer, &message, &refusal);
+        if (st == PSC_OK) {
+            psp_buffer_put(buffer);
+            return PSC_OK;
+        }
+    }
+    ps_request_t *request = NULL;
+    if (st == PSC_OK)
+        st = ps_request_create(&shard->requests, buffer, &message, &request, &refusal);
+    if (st != PSC_OK)
+        return refuse(shard, buffer, number, &refusal, error);
+
+    ps_session_t *session = &shard->sessions.all[peer];
+    bool alone = session->head == NULL;
+    ps_session_enqueue(session, request);
+    shard->n_waiting++;
+    if (message.kind == PSP_GOODBYE)
+        session->state = PS_SESSION_LEAVING;
+    if (!alone && message.kind != PSP_GOODBYE)
+        return PSC_OK;
+    st = advance(shard, peer, error);
+    return st == PSC_OK ? settle(shard, error) : st;
+}
+
+static bool waits_for_store(const ps_request_t *request)
+{
+    return request != NULL &&
+           (request->state == PS_REQUEST_WAIT_ROOM || request->state == PS_REQUEST_WAIT_ROWS);
+}
+
+psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *error)
+{
+    *progress_out = false;
+    if (shard->failure.code != PSC_OK) {
+        if (error != NULL)
+            *error = shard->failure;
+        return shard->failure.code;
+    }
+    bool finished = false;
+    psc_error_t failure = PSC_ERROR_INIT;
+    psc_status_t st = ps_store_poll(shard->options.store, &finished, &failure);
+    if (st != PSC_OK) {
+        fail(shard, &failure);
+        if (error != NULL)
+            *error = shard->failure;
+        return st;
+    }
+    *progress_out = finished;
+    bool retry = finished || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
+    if (shard->n_waiting == 0 || !retry)
+        return PSC_OK;
+    shard->room_changed = false;
+    size_t before = shard->n_waiting;
+    shard->turn = (shard->turn + 1) % shard->sessions.n;
+    for (uint32_t i = 0; i < shard->sessions.n; i++) {
+        uint32_t peer = (shard->turn + i) % shard->sessions.n;
+        if (!waits_for_store(shard->sessions.all[peer].head))
+            continue;
+        st = advance(shard, peer, error);
+        if (st != PSC_OK)
+            return st;
+    }
+    st = settle(shard, error);
+    *progress_out = finished || shard->n_waiting != before;
+    return st;
+}
+
+/* ---- looking ---- */
+
+uint32_t ps_shard_departed(const ps_shard_t *shard)
+{
+    return shard->sessions.n_departed;
+}
+
+bool ps_shard_finished(const ps_shard_t *shard)
+{
+    return shard->sessions.n_departed == shard->sessions.n && shard->n_waiting == 0;
+}
+
+uint32_t ps_shard_worst_status(const ps_shard_t *shard)
+{
+    return shard->sessions.worst_status;
+}
+
+size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer)
+{
+    return peer == UINT32_MAX ? shard->n_waiting : shard->sessions.all[peer].n_requests;
+}
+
+size_t ps_shard_waiting_store(const ps_shard_t *shard)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n; i++)
+        n += waits_for_store(shard->sessions.all[i].head);
+    return n;
+}

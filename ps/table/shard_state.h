@@ -1,0 +1,83 @@
+/*
+ * What a shard consists of: for shard.c and ps/serve alone.
+ */
+#ifndef PS_TABLE_SHARD_STATE_H
+#define PS_TABLE_SHARD_STATE_H
+
+#include "common/slots.h"
+#include "ps/table/rows.h"
+#include "ps/table/session.h"
+#include "ps/table/shard.h"
+
+#define PS_TABLES_MAX 65535u
+#define PS_KINDS 17u /* psp_kind_t values are below */
+
+/* Counters of ps/serve/stats.c; all since the start. */
+typedef struct ps_shard_counters {
+    uint64_t requests[PS_KINDS]; /* by request kind, answered or waiting */
+    uint64_t refused;            /* answered with an error */
+    uint64_t malformed;
+    uint64_t rows_pulled, rows_initial; /* of those pulled: never pushed */
+    uint64_t rows_pushed, rows_created;
+    uint64_t pushes_repeated; /* acknowledged, not applied again */
+    uint64_t pushes_merged;   /* had duplicate ids */
+    uint64_t waits_clock, waits_room, waits_rows;
+    uint64_t bytes_in, bytes_out; /* of messages */
+} ps_shard_counters_t;
+
+struct ps_shard {
+    ps_shard_options_t options;
+    psp_scratch_t *scratch; /* of the message that is being unpacked */
+    psc_slot_map_t map;
+    ps_sessions_t sessions;
+    ps_request_pool_t requests;
+    size_t n_waiting;    /* requests in all sessions */
+    ps_table_t **tables; /* by number; 0 is not used */
+    uint32_t n_tables;   /* the numbers below exist */
+    float *one_row;      /* scratch of the widest table's dim */
+    uint32_t one_row_dim;
+    uint32_t serial; /* of the last push */
+    ps_rows_merge_space_t merge;
+    ps_request_t *starving; /* no other request may take room before this one; or NULL */
+    bool room_changed;      /* pins were released since waiting requests were tried */
+    bool others_changed;    /* a clock, a barrier or a session moved */
+    uint32_t idle_polls;
+    uint32_t turn;       /* session that is tried first at the next poll */
+    psc_error_t failure; /* code PSC_OK: the shard works */
+    ps_shard_counters_t counters;
+};
+
+/* ---- for ps/serve ---- */
+
+/* The header of a reply without error. */
+psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_message_t *message);
+
+/* Sends a reply that was packed. Takes buffer. */
+void ps_shard_send(ps_shard_t *shard, uint32_t peer, psp_buffer_t *buffer);
+
+/* Fills the header of a plain reply, packs and sends it; the request is DONE. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *request,
+                                           psp_message_t *reply, psc_error_t *error);
+
+/* A reply with only its header, error in it (code PSC_OK: none). Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_reply_bare(ps_shard_t *shard, uint32_t peer, uint32_t kind,
+                                                uint64_t request, const psc_error_t *failure,
+                                                psc_error_t *error);
+
+/* Table of a pull or push. Errors: NOT_FOUND, MISMATCH (another epoch). */
+PSC_MUST_CHECK psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number,
+                                                uint32_t epoch, ps_table_t **table_out,
+                                                psc_error_t *error);
+
+/*
+ * Prepares the rows of a request. *ready_out false: request->state says what it waits for; call
+ * again when it is tried next. Errors: INVALID_ARGUMENT (an id of another server), the store's.
+ */
+PSC_MUST_CHECK psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request,
+                                             ps_batch_mode_t mode, const uint8_t *ids, size_t n,
+                                             bool *ready_out, psc_error_t *error);
+
+/* Releases the rows of a request, if it holds any. */
+void ps_shard_release(ps_shard_t *shard, ps_request_t *request);
+
+#endif
