@@ -1,0 +1,29 @@
+/*
+ * Barrier: answered when all workers that are still there have reached this generation. A
+ * generation is the number of barriers that a worker passed before, so a barrier that comes twice
+ * counts once. Who has left does not count; who is leaving does not wait.
+ */
+#include "ps/serve/serve.h"
+
+#include <inttypes.h>
+
+psc_status_t ps_serve_barrier(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                              psc_error_t *error)
+{
+    uint64_t generation = request->message.u.barrier.generation;
+    if (request->state == PS_REQUEST_QUEUED && session->barriers <= generation) {
+        session->barriers = generation + 1;
+        shard->others_changed = true;
+    }
+    if (!ps_sessions_all_reached(&shard->sessions, generation)) {
+        if (session->state == PS_SESSION_LEAVING)
+            return psc_error_set(error, PSC_INTERRUPTED,
+                                 "worker %" PRIu32 " leaves before the others reach its barrier",
+                                 request->buffer->peer);
+        request->state = PS_REQUEST_WAIT_OTHERS;
+        return PSC_OK;
+    }
+    request->state = PS_REQUEST_DONE;
+    return ps_shard_reply_bare(shard, request->buffer->peer, PSP_BARRIER,
+                               request->message.request.request, NULL, error);
+}

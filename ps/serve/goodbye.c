@@ -1,0 +1,16 @@
+/*
+ * Goodbye: the end of a session, with the exit status of the worker. It comes after all requests
+ * that the worker sent before; from its arrival on, those wait for no other worker (shard.c).
+ */
+#include "ps/serve/serve.h"
+
+psc_status_t ps_serve_goodbye(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                              psc_error_t *error)
+{
+    (void)session;
+    ps_session_end(&shard->sessions, request->buffer->peer, request->message.u.goodbye.status);
+    shard->others_changed = true;
+    request->state = PS_REQUEST_DONE;
+    return ps_shard_reply_bare(shard, request->buffer->peer, PSP_GOODBYE,
+                               request->message.request.request, NULL, error);
+}

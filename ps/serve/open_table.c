@@ -1,0 +1,123 @@
+/*
+ * OpenTable: creates a table or finds it, and checks that it is the one that was meant.
+ *
+ * Server 0 gives the numbers; a worker asks it first (table 0) and then tells the others the
+ * number, so that a table has the same number everywhere although servers never talk to each other.
+ * Several workers may do so at once: whoever comes second finds the table and compares.
+ */
+#include "ps/serve/serve.h"
+
+#include "common/alloc.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static ps_table_t *find_by_name(const ps_shard_t *shard, const char *name)
+{
+    for (uint32_t i = 1; i < shard->n_tables; i++) {
+        if (shard->tables[i] != NULL && strcmp(shard->tables[i]->name, name) == 0)
+            return shard->tables[i];
+    }
+    return NULL;
+}
+
+/* Room for a table of this number, and for one row of it. */
+static psc_status_t reserve(ps_shard_t *shard, uint32_t number, uint32_t dim, psc_error_t *error)
+{
+    if (number >= shard->n_tables) {
+        ps_table_t **tables = psc_realloc_array(shard->tables, number + 1, sizeof(ps_table_t *));
+        if (tables == NULL)
+            return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a table");
+        for (uint32_t i = shard->n_tables; i <= number; i++)
+            tables[i] = NULL;
+        shard->tables = tables;
+        shard->n_tables = number + 1;
+    }
+    if (dim > shard->one_row_dim) {
+        float *one_row = psc_alloc_aligned(dim * sizeof(float));
+        if (one_row == NULL)
+            return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a table");
+        psc_free(shard->one_row);
+        shard->one_row = one_row;
+        shard->one_row_dim = dim;
+    }
+    return PSC_OK;
+}
+
+static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t *wanted,
+                           ps_table_t **table_out, psc_error_t *error)
+{
+    psc_status_t st = reserve(shard, number, wanted->dim, error);
+    if (st != PSC_OK)
+        return st;
+    ps_table_t *table = psc_alloc(sizeof *table);
+    if (table == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a table");
+    *table = *wanted;
+    table->number = (uint16_t)number;
+    table->epoch = 1;
+    st = ps_store_table_add(shard->options.store, table->number, ps_table_row_bytes(table), error);
+    if (st != PSC_OK) {
+        psc_free(table);
+        return st;
+    }
+    /* The limit of a message was chosen so that its rows fit the store (ps/server.c). */
+    size_t of_message = psp_rows_per_message(table->dim, shard->options.max_message_bytes);
+    size_t of_store = ps_store_max_batch(shard->options.store, table->number);
+    table->max_rows = of_message < of_store ? of_message : of_store;
+    shard->tables[number] = table;
+    *table_out = table;
+    return PSC_OK;
+}
+
+/* The number of a new table. */
+static psc_status_t choose_number(const ps_shard_t *shard, const psp_open_table_t *options,
+                                  uint32_t *number_out, psc_error_t *error)
+{
+    uint32_t number = options->table;
+    if (number == 0 && shard->options.rank == 0)
+        number = shard->n_tables != 0 ? shard->n_tables : 1;
+    if (number == 0)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "table %.80s has no number yet: server 0 gives it", options->name);
+    if (number > PS_TABLES_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "table %.80s would have number %" PRIu32 ", the last is %u",
+                             options->name, number, PS_TABLES_MAX);
+    if (number < shard->n_tables && shard->tables[number] != NULL)
+        return psc_error_set(error, PSC_MISMATCH,
+                             "table %.80s was given number %" PRIu32 ", which here is table %.80s",
+                             options->name, number, shard->tables[number]->name);
+    *number_out = number;
+    return PSC_OK;
+}
+
+psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                                 psc_error_t *error)
+{
+    (void)session;
+    const psp_open_table_t *options = &request->message.u.open_table;
+    ps_table_t wanted;
+    psc_status_t st = ps_table_define(options, &wanted, error);
+    if (st != PSC_OK)
+        return st;
+    ps_table_t *table = find_by_name(shard, wanted.name);
+    if (table != NULL) {
+        st = ps_table_compare(table, &wanted, error);
+        if (st == PSC_OK && options->table != 0 && options->table != table->number)
+            st = psc_error_set(error, PSC_MISMATCH, "table %.80s has number %u here, not %" PRIu32,
+                               table->name, table->number, options->table);
+    } else {
+        uint32_t number = 0;
+        st = choose_number(shard, options, &number, error);
+        if (st == PSC_OK)
+            st = create(shard, number, &wanted, &table, error);
+    }
+    if (st != PSC_OK)
+        return st;
+    psp_message_t reply = {
+        .kind = PSP_OPEN_TABLE_REPLY,
+        .u.open_table_reply = {.table = table->number, .table_epoch = table->epoch},
+    };
+    return ps_shard_reply(shard, request, &reply, error);
+}

@@ -1,0 +1,94 @@
+/*
+ * Pull: waits for the clocks that its staleness asks for, then for its rows, then gathers them
+ * straight into the reply.
+ *
+ * Absent rows are told by their state and get their initial value; nothing is created. A batch that
+ * waits for the disk holds the places of present rows but none for absent ones: if other sessions
+ * create rows meanwhile, the batch is prepared again, this time with places for absent rows too, so
+ * that the reply shows one moment of the table and the second wait is the last.
+ */
+#include "ps/serve/serve.h"
+
+#include <inttypes.h>
+
+static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_pull_t *pull = &request->message.u.pull;
+    psc_status_t st =
+        ps_shard_find_table(shard, pull->table, pull->table_epoch, &request->table, error);
+    if (st != PSC_OK)
+        return st;
+    if (pull->n > request->table->max_rows)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "pull of %zu rows of table %.80s: at most %zu fit in one message",
+                             pull->n, request->table->name, request->table->max_rows);
+    return PSC_OK;
+}
+
+/* Whether a session that stays has to wait for slower workers. */
+static bool too_early(const ps_shard_t *shard, const psp_message_t *message)
+{
+    uint32_t staleness = message->u.pull.staleness;
+    uint64_t clock = message->request.clock;
+    return staleness != PSP_STALENESS_ASYNC && clock > staleness &&
+           shard->sessions.min_clock < clock - staleness;
+}
+
+static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t absent,
+                           const ps_rows_t *rows, psc_error_t *error)
+{
+    const psp_pull_t *pull = &request->message.u.pull;
+    psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
+    const ps_space_t *space = request->space;
+    psp_buffer_t *buffer;
+    uint8_t *out;
+    psc_status_t st =
+        psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
+                             pull->want_versions ? space->versions : NULL,
+                             absent != 0 ? space->states : NULL, &buffer, &out, error);
+    if (st != PSC_OK)
+        return st;
+    if (pull->n != 0)
+        ps_rows_gather(rows, space->states, out, shard->one_row);
+    ps_shard_send(shard, request->buffer->peer, buffer);
+    shard->counters.rows_pulled += pull->n;
+    shard->counters.rows_initial += absent;
+    request->state = PS_REQUEST_DONE;
+    return PSC_OK;
+}
+
+psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                           psc_error_t *error)
+{
+    const psp_pull_t *pull = &request->message.u.pull;
+    psc_status_t st = PSC_OK;
+    if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
+        return st;
+    if (!request->prepared && too_early(shard, &request->message)) {
+        if (session->state == PS_SESSION_LEAVING)
+            return psc_error_set(error, PSC_INTERRUPTED,
+                                 "worker %" PRIu32 " leaves before the others reach its clock",
+                                 request->buffer->peer);
+        shard->counters.waits_clock += request->state != PS_REQUEST_WAIT_CLOCK;
+        request->state = PS_REQUEST_WAIT_CLOCK;
+        return PSC_OK;
+    }
+    for (;;) {
+        bool ready;
+        st = ps_shard_prepare(shard, request, request->exact ? PS_BATCH_WRITE : PS_BATCH_READ,
+                              pull->ids, pull->n, &ready, error);
+        if (st != PSC_OK || !ready)
+            return st;
+        ps_rows_t rows = {.table = request->table,
+                          .store = shard->options.store,
+                          .n = pull->n,
+                          .ids = request->space->ids,
+                          .places = request->space->places};
+        size_t absent = ps_rows_inspect(&rows, request->space->states,
+                                        pull->want_versions ? request->space->versions : NULL);
+        if (absent == 0 || request->exact || request->created_seen == request->table->created)
+            return answer(shard, request, absent, &rows, error);
+        ps_shard_release(shard, request);
+        request->exact = true;
+    }
+}

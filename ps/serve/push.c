@@ -1,0 +1,112 @@
+/*
+ * Push: applied whole or refused whole, and exactly once.
+ *
+ * Everything that can be refused is checked before a row is touched: table, width, size,
+ * finiteness. From the moment its rows are there nothing can fail but memory for merging
+ * duplicates, which is had before any weight changes. Sequences of a session only grow (its
+ * messages arrive in order), so one number tells a push that was applied before: it is acknowledged
+ * again and not applied.
+ */
+#include "ps/serve/serve.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push,
+                                 psc_error_t *error)
+{
+    if (push->kind == PSP_PUSH_GRADIENT && !isfinite(push->learning_rate))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "push to table %.80s: the learning rate is not finite", table->name);
+    /* Rows that came unaligned were copied with the request. */
+    size_t bad =
+        ps_rows_find_nonfinite((const float *)(const void *)push->rows, push->n, push->dim);
+    if (bad == push->n)
+        return PSC_OK;
+    uint64_t id = psp_id_at(push->ids, bad);
+    psc_status_t st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                                    "push to table %.80s: row %" PRIu64
+                                    " has a value that is not finite; nothing was applied",
+                                    table->name, id);
+    if (error != NULL)
+        error->id = id;
+    return st;
+}
+
+static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_push_t *push = &request->message.u.push;
+    psc_status_t st =
+        ps_shard_find_table(shard, push->table, push->table_epoch, &request->table, error);
+    if (st != PSC_OK)
+        return st;
+    const ps_table_t *table = request->table;
+    if (request->message.request.sequence == 0)
+        return psc_error_set(error, PSC_PROTOCOL, "a push without a sequence number");
+    if (push->dim != table->dim)
+        return psc_error_set(error, PSC_MISMATCH,
+                             "push of rows of dim %" PRIu32 " to table %.80s of dim %" PRIu32,
+                             push->dim, table->name, table->dim);
+    if (push->n > table->max_rows)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "push of %zu rows to table %.80s: at most %zu fit in one message",
+                             push->n, table->name, table->max_rows);
+    return check_values(table, push, error);
+}
+
+/* The rows are there: applies the push. */
+static psc_status_t apply(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_push_t *message = &request->message.u.push;
+    if (++shard->serial == 0) /* a fresh record's push_seq */
+        shard->serial = 1;
+    ps_rows_t rows = {.table = request->table,
+                      .store = shard->options.store,
+                      .n = message->n,
+                      .ids = request->space->ids,
+                      .places = request->space->places};
+    ps_rows_push_t push = {.kind = message->kind,
+                           .learning_rate = message->learning_rate,
+                           .clock = (uint32_t)request->message.request.clock,
+                           .serial = shard->serial,
+                           .values = (const float *)(const void *)message->rows};
+    bool repeated;
+    size_t created = ps_rows_claim(&rows, &push, &repeated);
+    request->table->created += created;
+    shard->counters.rows_created += created;
+    if (repeated) {
+        psc_status_t st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
+        if (st != PSC_OK)
+            return st;
+        shard->counters.pushes_merged++;
+    }
+    ps_rows_apply(&rows, &push);
+    return PSC_OK;
+}
+
+psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                           psc_error_t *error)
+{
+    const psp_push_t *push = &request->message.u.push;
+    psc_status_t st = PSC_OK;
+    if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
+        return st;
+    if (request->message.request.sequence <= session->push_sequence) {
+        shard->counters.pushes_repeated++;
+    } else if (push->n != 0) {
+        bool ready;
+        st = ps_shard_prepare(shard, request, PS_BATCH_WRITE, push->ids, push->n, &ready, error);
+        if (st != PSC_OK || !ready)
+            return st;
+        st = apply(shard, request, error);
+        if (st != PSC_OK)
+            return st;
+        shard->counters.rows_pushed += push->n;
+    }
+    if (request->message.request.sequence > session->push_sequence)
+        session->push_sequence = request->message.request.sequence;
+    ps_shard_release(shard, request);
+    request->state = PS_REQUEST_DONE;
+    return ps_shard_reply_bare(shard, request->buffer->peer, PSP_PUSH,
+                               request->message.request.request, NULL, error);
+}

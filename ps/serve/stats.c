@@ -1,0 +1,57 @@
+/*
+ * Stats: every counter of this server in one reply. Names are stable: a client sums equal names
+ * over the servers, so each is a count or a size that adds up.
+ */
+#include "ps/serve/serve.h"
+
+#define KIND(name, kind)                                                                           \
+    {                                                                                              \
+        "requests." name, counters->requests[kind]                                                 \
+    }
+
+psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                            psc_error_t *error)
+{
+    (void)session;
+    const ps_shard_counters_t *counters = &shard->counters;
+    ps_store_counters_t store;
+    ps_store_counters(shard->options.store, &store);
+    const psp_counter_t all[] = {
+        KIND("hello", PSP_HELLO),
+        KIND("open_table", PSP_OPEN_TABLE),
+        KIND("pull", PSP_PULL),
+        KIND("push", PSP_PUSH),
+        KIND("clock", PSP_CLOCK),
+        KIND("barrier", PSP_BARRIER),
+        KIND("stats", PSP_STATS),
+        KIND("goodbye", PSP_GOODBYE),
+        {"requests.refused", counters->refused},
+        {"requests.malformed", counters->malformed},
+        {"requests.waited_clock", counters->waits_clock},
+        {"requests.waited_room", counters->waits_room},
+        {"requests.waited_rows", counters->waits_rows},
+        {"rows.pulled", counters->rows_pulled},
+        {"rows.pulled_initial", counters->rows_initial},
+        {"rows.pushed", counters->rows_pushed},
+        {"rows.created", counters->rows_created},
+        {"push.repeated", counters->pushes_repeated},
+        {"push.merged", counters->pushes_merged},
+        {"bytes.in", counters->bytes_in},
+        {"bytes.out", counters->bytes_out},
+        {"store.rows_hot", store.rows_hot},
+        {"store.rows_new", store.rows_new},
+        {"store.hits", store.hits},
+        {"store.misses", store.misses},
+        {"store.evicted", store.evicted},
+        {"store.written_back", store.written_back},
+        {"store.cold_reads", store.cold_reads},
+        {"store.cold_found", store.cold_found},
+        {"store.bytes_hot", store.bytes_hot},
+        {"store.bytes_budget", store.bytes_budget},
+    };
+    psp_message_t reply = {
+        .kind = PSP_STATS_REPLY,
+        .u.stats_reply = {.n = sizeof all / sizeof all[0], .counters = all},
+    };
+    return ps_shard_reply(shard, request, &reply, error);
+}
