@@ -15,12 +15,13 @@ typedef struct ps_server_options {
     uint64_t memory_bytes; /* at least 8 MiB */
     uint64_t cluster;      /* id of this run */
     uint32_t rank, n_servers, n_workers;
-    psp_pool_t *pool;      /* borrowed */
+    psp_pool_t *pool; /* borrowed */
 } ps_server_options_t;
 
 /*
- * Claims the data directory and opens the store. On error nothing that was not there before is left.
- * Errors: UNCLEAN, IN_USE, IO, DISK_FULL, INVALID_ARGUMENT, NO_MEMORY, each with what to do. Gives.
+ * Claims the data directory and opens the store. On error nothing that was not there before is
+ * left. Errors: UNCLEAN, IN_USE, IO, DISK_FULL, INVALID_ARGUMENT, NO_MEMORY, each with what to do.
+ * Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_server_open(const ps_server_options_t *options,
                                            ps_server_t **server_out, psc_error_t *error);

@@ -1,0 +1,193 @@
+/*
+ * embps-server: the server ranks of an mpirun job.
+ *
+ * Start, on every rank: options, MPI, roles, then the server is opened, then all ranks of both
+ * roles agree whether everybody could start. Whatever failed on whichever rank, all stop with its
+ * code and that rank alone says why; servers take away what they made. After that nothing is
+ * collective until the end: a server that fails says so, writes its status record and aborts the
+ * job, since its share of the rows is gone for all.
+ *
+ * SIGTERM and SIGINT go to all ranks of a job. Servers ignore them: the workers stop, say goodbye,
+ * and so let the servers end in order, with all rows written.
+ *
+ * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread.
+ * Memory outside of --memory is kept small: two malloc arenas, freed memory goes back early.
+ */
+#include "common/log.h"
+#include "common/process.h"
+#include "common/run_status.h"
+#include "proto/message.h"
+#include "proto/mpi/mpi_transport.h"
+#include "ps/server.h"
+#include "ps/server_options.h"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <mpi.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define POOL_KEEP_BYTES ((size_t)8 << 20)
+#define TRIM_BYTES (1 << 20)
+
+typedef struct program {
+    ps_server_arguments_t arguments;
+    psp_mpi_job_t *job;
+    psp_pool_t *pool;
+    psp_transport_t *transport;
+    ps_server_t *server;
+} program_t;
+
+static void abort_job(int exit_status)
+{
+    (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
+    _exit(exit_status);
+}
+
+static void ignore_signals(void)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigemptyset(&ignore.sa_mask);
+    (void)sigaction(SIGTERM, &ignore, NULL);
+    (void)sigaction(SIGINT, &ignore, NULL);
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+}
+
+static void log_start(const program_t *program)
+{
+    psc_log(PSC_LOG_INFO,
+            "server %" PRIu32 " of %" PRIu32 ", %" PRIu32 " workers, run %016" PRIx64
+            ", data %s, memory %" PRIu64 " bytes",
+            psp_mpi_job_rank(program->job), psp_mpi_job_n_servers(program->job),
+            psp_mpi_job_n_workers(program->job), psp_mpi_job_cluster(program->job),
+            program->arguments.data, program->arguments.memory_bytes);
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0 && CPU_COUNT(&cores) < 2)
+        psc_log(PSC_LOG_INFO, "bound to one core with two threads: where rows lie on disk, "
+                              "mpirun --bind-to none or a wider binding is faster");
+}
+
+static psc_status_t open_server(program_t *program, psc_error_t *error)
+{
+    psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &program->pool, error);
+    if (st != PSC_OK)
+        return st;
+    ps_server_options_t options = {
+        .data = program->arguments.data,
+        .memory_bytes = program->arguments.memory_bytes,
+        .cluster = psp_mpi_job_cluster(program->job),
+        .rank = psp_mpi_job_rank(program->job),
+        .n_servers = psp_mpi_job_n_servers(program->job),
+        .n_workers = psp_mpi_job_n_workers(program->job),
+        .pool = program->pool,
+    };
+    st = ps_server_open(&options, &program->server, error);
+    if (st != PSC_OK)
+        return st;
+    return psp_mpi_transport_create(program->job, program->pool, PSP_MAX_MESSAGE_BYTES,
+                                    &program->transport, error);
+}
+
+/* What was opened is put away; the server has been closed. */
+static void close_rest(program_t *program)
+{
+    psp_transport_destroy(program->transport);
+    psp_pool_destroy(program->pool);
+    psp_mpi_job_destroy(program->job);
+}
+
+/* All ranks start, or none. Returns the code that all ranks got. */
+static psc_status_t start(program_t *program, psc_error_t *error)
+{
+    bool reporter = false;
+    psc_status_t st = psp_mpi_job_agree_all(program->job, error, &reporter);
+    if (st == PSC_OK)
+        return PSC_OK;
+    if (reporter)
+        psc_log(PSC_LOG_ERROR, "%s", error->message);
+    psc_error_t left = PSC_ERROR_INIT;
+    if (ps_server_close(program->server, true, true, &left) != PSC_OK)
+        psc_log(PSC_LOG_WARN, "%s", left.message);
+    psc_run_status_write("server", (int32_t)psp_mpi_job_rank(program->job), st, error->message);
+    close_rest(program);
+    return st;
+}
+
+/* Serves; on failure the whole job ends here. */
+static psc_status_t serve(program_t *program)
+{
+    int32_t rank = (int32_t)psp_mpi_job_rank(program->job);
+    psc_error_t error = PSC_ERROR_INIT;
+    psc_status_t st = ps_server_run(program->server, program->transport, &error);
+    if (st != PSC_OK) {
+        psc_log(PSC_LOG_ERROR, "%s", error.message);
+        psc_run_status_write("server", rank, st, error.message);
+        psc_process_abort(st);
+    }
+    psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
+    st = ps_server_close(program->server, false, false, &error);
+    if (st != PSC_OK)
+        psc_log(PSC_LOG_ERROR, "%s", error.message);
+    else if (worst != PSC_OK)
+        st = psc_error_set(&error, worst, "a worker ended with: %s", psc_status_text(worst));
+    psc_run_status_write("server", rank, st, error.message);
+    close_rest(program);
+    return st;
+}
+
+static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    psc_error_t job_error = PSC_ERROR_INIT;
+    if (psp_mpi_job_create(&world, PSP_MPI_SERVER, &program->job, &job_error) != PSC_OK) {
+        /* Every rank knows the same: the first one says it. */
+        int world_rank = 0;
+        (void)MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
+        const psc_error_t *first = st != PSC_OK ? error : &job_error;
+        if (world_rank == 0)
+            psc_log(PSC_LOG_ERROR, "%s", first->message);
+        psc_run_status_write("server", world_rank, first->code, first->message);
+        return first->code;
+    }
+    char label[32];
+    (void)snprintf(label, sizeof label, "server %" PRIu32, psp_mpi_job_rank(program->job));
+    psc_process_set_label(label);
+    if (st == PSC_OK) {
+        log_start(program);
+        st = open_server(program, error);
+    }
+    st = start(program, error);
+    return st == PSC_OK ? serve(program) : st;
+}
+
+int main(int argc, char *argv[])
+{
+    (void)mallopt(M_ARENA_MAX, 2);
+    (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+    program_t program = {0};
+    psc_error_t error = PSC_ERROR_INIT;
+    psc_log_level_t level = PSC_LOG_WARN;
+    psc_parse_result_t parsed = PSC_PARSE_RUN;
+    psc_process_set_label("server");
+    psc_status_t st =
+        ps_server_arguments_parse(argc, argv, &program.arguments, &level, &parsed, &error);
+    if (st == PSC_OK && parsed == PSC_PARSE_EXIT)
+        return EXIT_SUCCESS;
+    psc_log_set_level(level);
+    ignore_signals();
+    int provided = 0;
+    if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
+        psc_log(PSC_LOG_ERROR, "MPI could not be initialised");
+        return PSC_INTERNAL;
+    }
+    psc_process_set_abort(abort_job);
+    if (provided < MPI_THREAD_FUNNELED && st == PSC_OK)
+        st = psc_error_set(&error, PSC_UNSUPPORTED, "this MPI has no support for threads");
+    st = run(st, &program, &error);
+    (void)MPI_Finalize();
+    return (int)st;
+}

@@ -1,0 +1,302 @@
+/*
+ * A server: data directory, store, shard, and the loop that drives them over a transport.
+ *
+ * Threads: the one that calls ps_server_run owns shard, store and transport, and never touches a
+ * disk after open; the store's I/O thread reads and writes, and calls `wake` when it has finished
+ * something, which ends the owner's wait. The transport is known during run only, so wake looks at
+ * it under a lock (held for that call alone; nothing else is ever taken inside).
+ *
+ * The loop: take messages, a bounded number a turn; finished I/O; messages that were held back.
+ * When nothing moved, wait: the transport sleeps longer the longer nothing comes.
+ *
+ * Bounds. A peer that does not read its replies (more than BACKLOG_BYTES wait to be sent), or that
+ * has too many requests waiting, is held: its messages stay unserved, in order, so that they do not
+ * become replies. Clients send a bounded window, which bounds what is held. When all messages here
+ * take more than MEMORY_BYTES, peers are held earlier, and no message is taken while requests wait
+ * for the disk: those go on without any, so this cannot stand still.
+ *
+ * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; shard; store
+ * (all dirty rows written, I/O thread joined, RocksDB closed); identity "clean"; lock. Whoever is
+ * killed before "clean" leaves "open".
+ */
+#include "ps/server.h"
+
+#include "common/alloc.h"
+#include "common/log.h"
+#include "ps/data_dir.h"
+#include "ps/store/cold.h"
+#include "ps/store/store.h"
+#include "ps/table/shard.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+
+#define BACKLOG_BYTES ((size_t)8 << 20) /* replies to one peer that have not left */
+#define WAITING_PER_PEER ((size_t)64)   /* requests of one peer in the shard */
+#define MEMORY_BYTES ((size_t)24 << 20) /* all messages here, above which bounds get tight */
+#define TIGHT_BACKLOG_BYTES ((size_t)1 << 20)
+#define MESSAGES_PER_TURN 64u
+#define IDLE_WAIT_US UINT64_C(100000)
+#define FLUSH_US UINT64_C(5000000)
+#define FLUSH_FAILED_US UINT64_C(500000)
+
+typedef struct held {
+    psc_queue_node_t *head, *tail;
+} held_t;
+
+struct ps_server {
+    ps_server_options_t options;
+    ps_data_dir_t *dir;
+    ps_store_t *store;
+    ps_shard_t *shard;
+    held_t *held; /* by peer */
+    size_t n_held;
+    uint32_t worst_status;
+    pthread_mutex_t lock;
+    psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
+};
+
+/*
+ * A message's rows must fit the store's smallest batch, and few messages the memory: 1 MiB from 64
+ * MiB of memory up, less below.
+ */
+static size_t choose_max_message(uint64_t memory_bytes)
+{
+    uint64_t bytes = memory_bytes / 64;
+    return bytes < PSP_MAX_MESSAGE_BYTES ? (size_t)bytes : PSP_MAX_MESSAGE_BYTES;
+}
+
+/* On the store's I/O thread. */
+static void wake(void *context)
+{
+    ps_server_t *server = context;
+    (void)pthread_mutex_lock(&server->lock);
+    if (server->transport != NULL)
+        psp_transport_wake(server->transport);
+    (void)pthread_mutex_unlock(&server->lock);
+}
+
+static void set_transport(ps_server_t *server, psp_transport_t *transport)
+{
+    (void)pthread_mutex_lock(&server->lock);
+    server->transport = transport;
+    (void)pthread_mutex_unlock(&server->lock);
+}
+
+/* From within shard calls. A peer that is gone does not end the server. */
+static void send_reply(void *context, uint32_t peer, psp_buffer_t *buffer)
+{
+    ps_server_t *server = context;
+    psc_error_t error = PSC_ERROR_INIT;
+    psc_status_t st = psp_transport_send(server->transport, peer, buffer, &error);
+    if (st != PSC_OK)
+        psc_log(PSC_LOG_DEBUG, "worker %" PRIu32 " reply not sent: %s", peer, error.message);
+}
+
+static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    server->held = psc_alloc_zeroed(options->n_workers, sizeof *server->held);
+    if (server->held == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a server");
+    psc_status_t st = ps_data_dir_claim(options->data, options->cluster, options->rank,
+                                        options->n_servers, &server->dir, error);
+    if (st != PSC_OK)
+        return st;
+    ps_store_options_t store_options = {
+        .memory_bytes = options->memory_bytes, .wake = wake, .wake_context = server};
+    st =
+        ps_cold_rocks_open(ps_data_dir_rocksdb(server->dir),
+                           ps_cold_rocks_memory(options->memory_bytes), &store_options.cold, error);
+    if (st != PSC_OK)
+        return st;
+    st = ps_store_open(&store_options, &server->store, error);
+    if (st != PSC_OK)
+        return st;
+    ps_shard_options_t shard_options = {
+        .store = server->store,
+        .pool = options->pool,
+        .reply = send_reply,
+        .reply_context = server,
+        .cluster = options->cluster,
+        .rank = options->rank,
+        .n_servers = options->n_servers,
+        .n_workers = options->n_workers,
+        .max_message_bytes = choose_max_message(options->memory_bytes),
+    };
+    return ps_shard_create(&shard_options, &server->shard, error);
+}
+
+psc_status_t ps_server_open(const ps_server_options_t *options, ps_server_t **server_out,
+                            psc_error_t *error)
+{
+    if (options->memory_bytes < PS_STORE_MIN_MEMORY)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "memory is %" PRIu64 " bytes, must be at least %" PRIu64 " (8M)",
+                             options->memory_bytes, PS_STORE_MIN_MEMORY);
+    ps_server_t *server = psc_alloc_zeroed(1, sizeof *server);
+    if (server == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a server");
+    server->options = *options;
+    (void)pthread_mutex_init(&server->lock, NULL);
+    psc_status_t st = open_parts(server, error);
+    if (st == PSC_OK) {
+        *server_out = server;
+        return PSC_OK;
+    }
+    /* The first error is the one to tell. */
+    psc_error_t ignored = PSC_ERROR_INIT;
+    if (ps_server_close(server, true, true, &ignored) != PSC_OK)
+        psc_log(PSC_LOG_DEBUG, "after a failed start: %s", ignored.message);
+    return st;
+}
+
+/* ---- messages that wait for their peer ---- */
+
+static void hold(ps_server_t *server, psp_buffer_t *buffer)
+{
+    held_t *held = &server->held[buffer->peer];
+    buffer->node.next = NULL;
+    if (held->tail != NULL)
+        held->tail->next = &buffer->node;
+    else
+        held->head = &buffer->node;
+    held->tail = &buffer->node;
+    server->n_held++;
+}
+
+static psp_buffer_t *unhold(ps_server_t *server, uint32_t peer)
+{
+    held_t *held = &server->held[peer];
+    psp_buffer_t *buffer = (psp_buffer_t *)(void *)held->head; /* node is its first member */
+    held->head = buffer->node.next;
+    if (held->head == NULL)
+        held->tail = NULL;
+    server->n_held--;
+    return buffer;
+}
+
+static bool memory_is_tight(const ps_server_t *server)
+{
+    return psp_pool_bytes_out(server->options.pool) > MEMORY_BYTES;
+}
+
+static bool over_bounds(ps_server_t *server, uint32_t peer)
+{
+    size_t backlog = psp_transport_backlog(server->transport, peer);
+    return ps_shard_waiting(server->shard, peer) >= WAITING_PER_PEER || backlog > BACKLOG_BYTES ||
+           (backlog > TIGHT_BACKLOG_BYTES && memory_is_tight(server));
+}
+
+static psc_status_t release_held(ps_server_t *server, bool *progress, psc_error_t *error)
+{
+    for (uint32_t peer = 0; server->n_held != 0 && peer < server->options.n_workers; peer++) {
+        while (server->held[peer].head != NULL && !over_bounds(server, peer)) {
+            *progress = true;
+            psc_status_t st = ps_shard_handle(server->shard, unhold(server, peer), error);
+            if (st != PSC_OK)
+                return st;
+        }
+    }
+    return PSC_OK;
+}
+
+/* ---- the loop ---- */
+
+static psc_status_t take_messages(ps_server_t *server, bool *progress, psc_error_t *error)
+{
+    for (unsigned i = 0; i < MESSAGES_PER_TURN; i++) {
+        psp_buffer_t *buffer = NULL;
+        psc_error_t fault = PSC_ERROR_INIT;
+        psc_status_t st = psp_transport_poll(server->transport, &buffer, &fault);
+        if (st == PSC_PROTOCOL) {
+            psc_log(PSC_LOG_WARN, "a message was dropped: %s", fault.message);
+            continue;
+        }
+        if (st != PSC_OK) {
+            if (error != NULL)
+                *error = fault;
+            return st;
+        }
+        if (buffer == NULL)
+            return PSC_OK;
+        *progress = true;
+        if (server->held[buffer->peer].head != NULL || over_bounds(server, buffer->peer)) {
+            hold(server, buffer);
+            continue;
+        }
+        st = ps_shard_handle(server->shard, buffer, error);
+        if (st != PSC_OK)
+            return st;
+    }
+    return PSC_OK;
+}
+
+static psc_status_t turn(ps_server_t *server, bool *progress, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    if (memory_is_tight(server) && ps_shard_waiting_store(server->shard) != 0) {
+        psc_error_t ignored = PSC_ERROR_INIT;
+        /* Moves what is being sent, without taking anything; TIMEOUT: not all has left. */
+        st = psp_transport_flush(server->transport, 0, &ignored);
+        if (st != PSC_OK && st != PSC_TIMEOUT)
+            psc_log(PSC_LOG_DEBUG, "replies are stuck: %s", ignored.message);
+    } else if ((st = take_messages(server, progress, error)) != PSC_OK) {
+        return st;
+    }
+    bool moved = false;
+    st = ps_shard_poll(server->shard, &moved, error);
+    *progress |= moved;
+    if (st != PSC_OK)
+        return st;
+    return release_held(server, progress, error);
+}
+
+psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    set_transport(server, transport);
+    ps_data_dir_begin(server->dir);
+    while (st == PSC_OK && !ps_shard_finished(server->shard)) {
+        bool progress = false;
+        st = turn(server, &progress, error);
+        if (st == PSC_OK && !progress && !ps_shard_finished(server->shard))
+            psp_transport_wait(transport, IDLE_WAIT_US);
+    }
+    server->worst_status = ps_shard_worst_status(server->shard);
+    /* A peer that died does not take its last reply: that is no fault of the run. */
+    psc_error_t ignored = PSC_ERROR_INIT;
+    if (psp_transport_flush(transport, st == PSC_OK ? FLUSH_US : FLUSH_FAILED_US, &ignored) !=
+        PSC_OK)
+        psc_log(PSC_LOG_INFO, "replies were left unsent: %s", ignored.message);
+    set_transport(server, NULL);
+    return st;
+}
+
+uint32_t ps_server_worst_status(const ps_server_t *server)
+{
+    return server->worst_status;
+}
+
+psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc_error_t *error)
+{
+    if (server == NULL)
+        return PSC_OK;
+    for (uint32_t peer = 0; server->held != NULL && peer < server->options.n_workers; peer++) {
+        while (server->held[peer].head != NULL)
+            psp_buffer_put(unhold(server, peer));
+    }
+    ps_shard_destroy(server->shard);
+    bool clean = !failed && !discard;
+    psc_status_t st = ps_store_close(server->store, clean, error);
+    if (st == PSC_OK && clean)
+        st = ps_data_dir_mark_clean(server->dir, error);
+    if (discard && server->dir != NULL)
+        st = ps_data_dir_discard(server->dir, error);
+    else
+        ps_data_dir_release(server->dir);
+    (void)pthread_mutex_destroy(&server->lock);
+    psc_free(server->held);
+    psc_free(server);
+    return st;
+}

@@ -1,0 +1,86 @@
+/*
+ * Options of embps-server: one table, from which parsing, bounds and --help come.
+ *
+ * Levels of the log are words, checked here, since the table knows no enumerations. Threads: none.
+ */
+#include "ps/server_options.h"
+
+#include "ps/store/store.h"
+
+#include <string.h>
+
+static const psc_option_t options[] = {
+    {.name = "data",
+     .argument = "DIR",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, data),
+     .required = true,
+     .environment = "EMBPS_DATA",
+     .help = "Directory for the rows that do not fit into memory. Each server makes and uses "
+             "DIR/server-N; DIR itself is made where its parent exists. It must not hold tables of "
+             "another run: those are refused, never mixed and never deleted."},
+    {.name = "memory",
+     .argument = "SIZE",
+     .type = PSC_OPTION_SIZE,
+     .offset = offsetof(ps_server_arguments_t, memory_bytes),
+     .min = (double)PS_STORE_MIN_MEMORY,
+     .max = 0x1p46,
+     .default_value = "256M",
+     .environment = "EMBPS_MEMORY",
+     .help = "Memory of this server for rows, index and RocksDB together. Resident anonymous and "
+             "shared memory stay under SIZE + 64M at any number of rows."},
+    {.name = "log-level",
+     .argument = "LEVEL",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, log_level),
+     .default_value = "warn",
+     .environment = "EMBPS_LOG_LEVEL",
+     .help = "What is logged on standard error: error, warn, info or debug."},
+};
+
+const psc_command_t ps_server_command = {
+    .name = "embps-server",
+    .synopsis = "--data DIR [--memory SIZE] [--log-level LEVEL]",
+    .summary = "a server of an embps job: keeps a share of the rows of all tables",
+    .description =
+        "Runs as the server ranks of an mpirun job whose other ranks are workers (embps-train, or "
+        "any program with libembps):\n\n"
+        "    mpirun -n 2 embps-server --data DIR : -n 2 embps-train skipgram ...\n\n"
+        "Any number of servers and workers will do, one of each at least. A server takes its share "
+        "of the ids by their hash, keeps rows that are in use in memory and the rest in RocksDB, "
+        "and "
+        "leaves when all workers have left. Its exit status is the worst one of the workers. "
+        "SIGTERM "
+        "and SIGINT are left to the workers, which stop and let the servers end in order.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .operands = NULL,
+    .examples = "mpirun -n 1 embps-server --data /tmp/tables --memory 512M : -n 1 embps-train "
+                "skipgram --corpus text --out vectors.txt",
+};
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+
+psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
+                                       ps_server_arguments_t *arguments_out,
+                                       psc_log_level_t *level_out, psc_parse_result_t *result_out,
+                                       psc_error_t *error)
+{
+    ps_server_arguments_t arguments = {0};
+    psc_status_t st = psc_options_parse(&ps_server_command, argc, argv, &arguments, NULL, NULL,
+                                        result_out, error);
+    if (st != PSC_OK)
+        return st;
+    if (*result_out == PSC_PARSE_EXIT)
+        return PSC_OK;
+    for (size_t i = 0; i < sizeof level_names / sizeof level_names[0]; i++) {
+        if (strcmp(arguments.log_level, level_names[i]) == 0) {
+            *level_out = (psc_log_level_t)i;
+            *arguments_out = arguments;
+            return PSC_OK;
+        }
+    }
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "--log-level is \"%.40s\": must be error, warn, info or debug",
+                         arguments.log_level);
+}

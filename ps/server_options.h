@@ -1,0 +1,29 @@
+/*
+ * The command line of embps-server.
+ */
+#ifndef PS_SERVER_OPTIONS_H
+#define PS_SERVER_OPTIONS_H
+
+#include "common/log.h"
+#include "common/options.h"
+
+typedef struct ps_server_arguments {
+    const char *data;      /* --data; borrowed from argv or the environment */
+    uint64_t memory_bytes; /* --memory */
+    const char *log_level; /* --log-level */
+} ps_server_arguments_t;
+
+/* Name, options and help of the program. */
+extern const psc_command_t ps_server_command;
+
+/*
+ * Parses the command line. *level_out: --log-level. Borrows argv.
+ * Errors: INVALID_ARGUMENT (names the option), NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
+                                                      ps_server_arguments_t *arguments_out,
+                                                      psc_log_level_t *level_out,
+                                                      psc_parse_result_t *result_out,
+                                                      psc_error_t *error);
+
+#endif
