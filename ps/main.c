@@ -7,8 +7,9 @@
  * collective until the end: a server that fails says so, writes its status record and aborts the
  * job, since its share of the rows is gone for all.
  *
- * SIGTERM and SIGINT go to all ranks of a job. Servers ignore them: the workers stop, say goodbye,
- * and so let the servers end in order, with all rows written.
+ * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR1, which mpirun passes on at once
+ * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
+ * let the servers end in order, with all rows written.
  *
  * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread.
  * Memory outside of --memory is kept small: two malloc arenas, freed memory goes back early.
@@ -53,6 +54,7 @@ static void ignore_signals(void)
     (void)sigemptyset(&ignore.sa_mask);
     (void)sigaction(SIGTERM, &ignore, NULL);
     (void)sigaction(SIGINT, &ignore, NULL);
+    (void)sigaction(SIGUSR1, &ignore, NULL);
     (void)sigaction(SIGPIPE, &ignore, NULL);
 }
 
