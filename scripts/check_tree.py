@@ -67,6 +67,15 @@ COVERED_BY = [
     ("common/options_help.c", "tests/unit/common/test_options.c", "the other half of options"),
     ("ps/optim/", "tests/unit/ps/optim/test_optim.c", "one suite over the table of optimizers"),
     ("ps/init/", "tests/unit/ps/init/test_init.c", "one suite over the table of initialisers"),
+    ("worker/issue.c", "tests/unit/worker/test_core.c", "what the core is driven with"),
+    ("worker/pending.c", "tests/unit/worker/test_core.c", "the requests of the core"),
+    ("worker/client.c", "tests/unit/worker/test_client_local.c", "life of a client"),
+    ("worker/connect.c", "tests/unit/worker/test_client_local.c", "local; MPI is tests/cluster"),
+    ("worker/local_shard.c", "tests/unit/worker/test_client_local.c", "its clients"),
+    ("worker/table_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
+    ("worker/rows_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
+    ("worker/sync_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
+    ("worker/stats_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
 ]
 
 MODULE_FOLDERS = ("common/", "proto/", "ps/", "worker/")
