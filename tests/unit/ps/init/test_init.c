@@ -7,11 +7,7 @@
  * whose last bit may differ from ours; after rounding to float32 the chosen vectors agree bit for
  * bit.
  */
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/cmocka.h"
 
 #include "ps/init/entries.h"
 #include "ps/init/init.h"

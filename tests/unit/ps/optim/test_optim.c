@@ -6,11 +6,7 @@
  * s = s + g * g;  w = w + (-f32(rate) * g) / (sqrt(s) + f32(eps)) Square root and division are
  * correctly rounded in both, so equality is to the last bit.
  */
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "tests/support/cmocka.h"
 
 #include "ps/optim/optim.h"
 
