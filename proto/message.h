@@ -106,6 +106,7 @@ typedef struct psp_open_table {
 typedef struct psp_open_table_reply {
     uint32_t table;
     uint32_t table_epoch;
+    uint32_t max_rows; /* 0: as many as a message holds */
 } psp_open_table_reply_t;
 
 typedef struct psp_pull {

@@ -269,6 +269,7 @@ static psc_status_t pack_open_table_reply(psp_pool_t *pool, const psp_message_t 
     to.header = &head;
     to.table = message->u.open_table_reply.table;
     to.table_epoch = message->u.open_table_reply.table_epoch;
+    to.max_rows = message->u.open_table_reply.max_rows;
     return pack_small(pool, PSP_OPEN_TABLE_REPLY, &to.base, buffer_out, error);
 }
 

@@ -402,6 +402,12 @@ static psc_status_t read_stats_reply(const unpacker_t *u, const Embps__V1__Stats
     return PSC_OK;
 }
 
+static void read_open_table_reply(const Embps__V1__OpenTableReply *from, psp_open_table_reply_t *to)
+{
+    *to = (psp_open_table_reply_t){
+        .table = from->table, .table_epoch = from->table_epoch, .max_rows = from->max_rows};
+}
+
 /* The body of a message whose header is fine. */
 static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message_t *to)
 {
@@ -413,8 +419,7 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
     case PSP_OPEN_TABLE:
         return read_open_table(u, from, &to->u.open_table);
     case PSP_OPEN_TABLE_REPLY:
-        to->u.open_table_reply.table = ((const Embps__V1__OpenTableReply *)from)->table;
-        to->u.open_table_reply.table_epoch = ((const Embps__V1__OpenTableReply *)from)->table_epoch;
+        read_open_table_reply(from, &to->u.open_table_reply);
         return PSC_OK;
     case PSP_PULL:
         return read_pull(u, from, &to->u.pull);

@@ -56,13 +56,10 @@ struct ps_server {
     psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
 };
 
-/*
- * A message's rows must fit the store's smallest batch, and few messages the memory: 1 MiB from 64
- * MiB of memory up, less below.
- */
+/* Several messages of each worker are here at once: 1 MiB from 32 MiB of memory up, less below. */
 static size_t choose_max_message(uint64_t memory_bytes)
 {
-    uint64_t bytes = memory_bytes / 64;
+    uint64_t bytes = memory_bytes / 32;
     return bytes < PSP_MAX_MESSAGE_BYTES ? (size_t)bytes : PSP_MAX_MESSAGE_BYTES;
 }
 

@@ -24,7 +24,8 @@ struct embps_table {
     embps_client_t *client;
     uint32_t number;
     uint32_t dim;
-    uint32_t *epochs; /* by server */
+    uint32_t max_rows; /* of one message: the least that a server told; 0: none did */
+    uint32_t *epochs;  /* by server */
 };
 
 struct embps_client {

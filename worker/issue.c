@@ -2,10 +2,11 @@
  * From ids to messages.
  *
  * dedupe (or, for ids known to be distinct, only hash) -> sort by owner -> for each server,
- * messages of at most psp_rows_per_message rows. Messages go round by round: the first of every
- * server, then the second of every server, so that all owners work at once and none waits for the
- * queue of another. A pull's order array stays with its request, since replies are scattered
- * through it; a push writes its rows straight into the messages, sums of duplicates in input order.
+ * messages of at most psp_rows_per_message rows, or fewer where a server's store asks for that.
+ * Messages go round by round: the first of every server, then the second of every server, so that
+ * all owners work at once and none waits for the queue of another. A pull's order array stays with
+ * its request, since replies are scattered through it; a push writes its rows straight into the
+ * messages, sums of duplicates in input order.
  *
  * What is checked here is checked before the first message: nothing was sent then. An error in the
  * middle (no memory) ends the core, see issue.h. Cost: one pass to hash, two to sort, one to write;
@@ -117,7 +118,9 @@ static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pul
 {
     psw_core_t *core = plan->issuer->core;
     const uint32_t n_servers = psw_core_n_servers(core);
-    const size_t most = psp_rows_per_message(plan->target->dim, psw_core_max_message_bytes(core));
+    size_t most = psp_rows_per_message(plan->target->dim, psw_core_max_message_bytes(core));
+    if (plan->target->max_rows != 0 && plan->target->max_rows < most)
+        most = plan->target->max_rows;
     bool more = true;
     for (size_t skip = 0; more; skip += most) {
         more = false;

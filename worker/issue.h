@@ -23,6 +23,7 @@ typedef struct psw_issuer {
 typedef struct psw_target {
     uint32_t table;
     uint32_t dim;
+    uint32_t max_rows;      /* of one message, beside what its bytes hold; 0: no such limit */
     const uint32_t *epochs; /* table epoch by server */
 } psw_target_t;
 

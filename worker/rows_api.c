@@ -74,7 +74,10 @@ static void send_first(embps_client_t *client)
 
 static psw_target_t target_of(const embps_table_t *table)
 {
-    return (psw_target_t){.table = table->number, .dim = table->dim, .epochs = table->epochs};
+    return (psw_target_t){.table = table->number,
+                          .dim = table->dim,
+                          .max_rows = table->max_rows,
+                          .epochs = table->epochs};
 }
 
 static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *options, bool waits,

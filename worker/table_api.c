@@ -117,6 +117,8 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
         if (st == PSC_OK) {
             table->number = message.u.open_table.table = reply.table;
             epochs[s] = reply.table_epoch;
+            if (reply.max_rows != 0 && (table->max_rows == 0 || reply.max_rows < table->max_rows))
+                table->max_rows = reply.max_rows;
         }
     }
     if (st != PSC_OK) {

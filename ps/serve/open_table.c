@@ -61,7 +61,7 @@ static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t 
         psc_free(table);
         return st;
     }
-    /* The limit of a message was chosen so that its rows fit the store (ps/server.c). */
+    /* All rows of one message are in memory at once: the store may ask for fewer than would fit. */
     size_t of_message = psp_rows_per_message(table->dim, shard->options.max_message_bytes);
     size_t of_store = ps_store_max_batch(shard->options.store, table->number);
     table->max_rows = of_message < of_store ? of_message : of_store;
@@ -117,7 +117,9 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
         return st;
     psp_message_t reply = {
         .kind = PSP_OPEN_TABLE_REPLY,
-        .u.open_table_reply = {.table = table->number, .table_epoch = table->epoch},
+        .u.open_table_reply = {.table = table->number,
+                               .table_epoch = table->epoch,
+                               .max_rows = (uint32_t)table->max_rows},
     };
     return ps_shard_reply(shard, request, &reply, error);
 }

@@ -234,11 +234,12 @@ static void every_small_reply_survives_the_wire(void **state)
 {
     fixture_t *f = *state;
     psp_message_t m = {.kind = PSP_OPEN_TABLE_REPLY, .reply = some_reply};
-    m.u.open_table_reply = (psp_open_table_reply_t){.table = 2, .table_epoch = 1};
+    m.u.open_table_reply = (psp_open_table_reply_t){.table = 2, .table_epoch = 1, .max_rows = 8192};
     psp_buffer_put(round_trip(f, &m));
     assert_reply_ok(&f->message.reply);
     assert_int_equal(f->message.u.open_table_reply.table, 2);
     assert_int_equal(f->message.u.open_table_reply.table_epoch, 1);
+    assert_int_equal(f->message.u.open_table_reply.max_rows, 8192);
 
     m = (psp_message_t){.kind = PSP_CLOCK_REPLY, .reply = some_reply};
     m.u.clock_reply = (psp_clock_reply_t){.min_clock = 5, .total_progress = UINT64_MAX};
