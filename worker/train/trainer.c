@@ -1,0 +1,354 @@
+/*
+ * The pipeline. Two batches are in flight, each with the rows as pulled (base) and as trained
+ * (rows):
+ *
+ *     wait for the pulls of t           under way while t-1 was trained
+ *     base(t) += rows(t-1) - base(t-1)  for rows that both have: they were pulled before that push
+ *     build t+1, start its pulls        before the deltas of t are pushed, so nothing waits for
+ * them rows(t) = base(t); train them push rows(t) - base(t)            written straight into the
+ * messages
+ *
+ * The second step makes the pipeline invisible to one worker alone: it adds the same float to the
+ * same float as the server does, so its rows are, to the last bit, what a pull after the push would
+ * have given. Other workers' deltas come one batch later than without a pipeline.
+ *
+ * Messages move only inside calls of the client, so the loop over windows steps the client every
+ * 32 windows while a pull is under way (about every 50 us). The clock ends after the push of t-1
+ * has been answered and before that of t is sent: asking then does not wait for the server's work.
+ *
+ * Rows are padded to 16 floats; the padding is zero and stays zero. Loss is measured in one window
+ * of eight, and only when somebody listens; measuring changes no bit of the rows.
+ *
+ * Threads: one. Memory: eight matrices of the rows that a batch can touch; untouched pages cost
+ * none.
+ */
+#include "worker/train/trainer.h"
+
+#include "common/alloc.h"
+#include "common/vectors.h"
+#include "worker/client.h"
+#include "worker/train/client_error.h"
+
+#include <string.h>
+
+#define STEP_WINDOWS 32u
+#define LOSS_WINDOWS 8u
+
+/* The rows of one table that one batch in flight touches. */
+typedef struct side {
+    embps_table_t *table;
+    float *base; /* [capacity, stride] as pulled, own deltas of the batch before added */
+    float *rows; /* [capacity, stride] as trained */
+    embps_request_t *pull;
+} side_t;
+
+typedef struct flight {
+    psw_batch_t *batch;
+    side_t in, out;
+} flight_t;
+
+typedef struct trainer {
+    const psw_trainer_options_t *options;
+    size_t dim, stride;
+    flight_t flights[2];
+    embps_request_t *pushes[2]; /* of the batch before */
+    psw_local_t local;
+    psw_model_fn train;
+    psw_train_counts_t counts;
+} trainer_t;
+
+/* Context of the filler of a push. */
+typedef struct deltas {
+    const side_t *side;
+    size_t dim, stride;
+} deltas_t;
+
+psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed,
+                             psw_tables_t *tables_out, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    psw_tables_t tables;
+    options.dim = dim;
+    options.seed = seed;
+    options.init = "word2vec";
+    if (embps_table_open(client, PSW_TABLE_IN, &options, &tables.in, &what) != 0)
+        return psw_error_import(&what, error);
+    options.init = "zeros";
+    if (embps_table_open(client, PSW_TABLE_OUT, &options, &tables.out, &what) != 0)
+        return psw_error_import(&what, error);
+    *tables_out = tables;
+    return PSC_OK;
+}
+
+/* ---- making and freeing ---- */
+
+static bool side_create(side_t *side, embps_table_t *table, size_t n_rows, size_t stride)
+{
+    size_t floats, bytes;
+    if (!psc_size_multiply(n_rows, stride, &floats) ||
+        !psc_size_multiply(floats, sizeof(float), &bytes))
+        return false;
+    side->table = table;
+    side->base = psc_alloc_aligned(bytes);
+    side->rows = psc_alloc_aligned(bytes);
+    return side->base != NULL && side->rows != NULL;
+}
+
+static void side_destroy(side_t *side)
+{
+    psc_free(side->base);
+    psc_free(side->rows);
+}
+
+static void trainer_clear(trainer_t *trainer)
+{
+    psw_kernel_destroy(trainer->local.kernel);
+    psc_free(trainer->local.input_pointers);
+    psc_free(trainer->local.output_pointers);
+    for (size_t i = 0; i < 2; i++) {
+        flight_t *flight = &trainer->flights[i];
+        psw_batch_destroy(flight->batch);
+        side_destroy(&flight->in);
+        side_destroy(&flight->out);
+    }
+}
+
+static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t *options,
+                                 psc_error_t *error)
+{
+    size_t max_inputs = (size_t)2 * options->window, max_outputs = (size_t)options->negative + 1;
+    *trainer = (trainer_t){.options = options, .dim = options->dim};
+    trainer->stride = (trainer->dim + 15) / 16 * 16;
+    trainer->train = options->plain ? options->model->plain : options->model->matrix;
+    psc_status_t st =
+        psw_kernel_create(trainer->stride, max_inputs, max_outputs, &trainer->local.kernel, error);
+    for (size_t i = 0; st == PSC_OK && i < 2; i++) {
+        flight_t *flight = &trainer->flights[i];
+        st = psw_batch_create(options->builder, &flight->batch, error);
+        if (st == PSC_OK && (!side_create(&flight->in, options->tables.in,
+                                          flight->batch->input_rows.capacity, trainer->stride) ||
+                             !side_create(&flight->out, options->tables.out,
+                                          flight->batch->output_rows.capacity, trainer->stride)))
+            st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for the rows of a batch");
+    }
+    trainer->local.stride = trainer->stride;
+    trainer->local.negative = options->negative;
+    trainer->local.input_pointers = psc_alloc_array(max_inputs, sizeof(float *));
+    trainer->local.output_pointers = psc_alloc_array(max_outputs, sizeof(float *));
+    if (st == PSC_OK &&
+        (trainer->local.input_pointers == NULL || trainer->local.output_pointers == NULL))
+        st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for a window");
+    if (st != PSC_OK)
+        trainer_clear(trainer);
+    return st;
+}
+
+/* ---- moving rows ---- */
+
+static psc_status_t wait_for(embps_request_t **request, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_request_t *waited = *request;
+    *request = NULL;
+    return embps_wait(waited, &what) == 0 ? PSC_OK : psw_error_import(&what, error);
+}
+
+static psc_status_t start_pull(const trainer_t *trainer, side_t *side, const psw_rows_t *rows,
+                               psc_error_t *error)
+{
+    if (rows->n == 0)
+        return PSC_OK;
+    return psw_pull_strided_start(side->table, rows->ids, rows->n, side->base, trainer->stride,
+                                  &side->pull, error);
+}
+
+/* Builds the next batch and asks for its rows. */
+static psc_status_t prepare(trainer_t *trainer, flight_t *flight, bool *more_out,
+                            psc_error_t *error)
+{
+    psc_status_t st = psw_builder_next(trainer->options->builder, flight->batch, more_out, error);
+    if (st != PSC_OK || !*more_out)
+        return st;
+    st = start_pull(trainer, &flight->in, &flight->batch->input_rows, error);
+    if (st == PSC_OK)
+        st = start_pull(trainer, &flight->out, &flight->batch->output_rows, error);
+    trainer->counts.rows += flight->batch->input_rows.n + flight->batch->output_rows.n;
+    return st;
+}
+
+/* base += own deltas of the batch before; rows = base. before: the same table there, or NULL. */
+static void settle(const trainer_t *trainer, side_t *side, const psw_rows_t *rows,
+                   const side_t *before)
+{
+    size_t dim = trainer->dim, stride = trainer->stride;
+    for (uint32_t i = 0; i < rows->n; i++) {
+        float *base = side->base + i * stride, *row = side->rows + i * stride;
+        if (before != NULL && rows->previous[i] != PSW_SLOT_NONE) {
+            size_t at = rows->previous[i] * stride;
+            psc_vector_subtract(row, before->rows + at, before->base + at, dim);
+            psc_vector_add(base, row, dim);
+        }
+        memcpy(row, base, dim * sizeof *row);
+        memset(row + dim, 0, (stride - dim) * sizeof *row);
+    }
+}
+
+static void fill_delta(void *context, size_t i, float *row)
+{
+    const deltas_t *deltas = context;
+    size_t at = i * deltas->stride;
+    psc_vector_subtract(row, deltas->side->rows + at, deltas->side->base + at, deltas->dim);
+}
+
+static psc_status_t start_push(const trainer_t *trainer, const side_t *side, const psw_rows_t *rows,
+                               embps_request_t **request_out, psc_error_t *error)
+{
+    if (rows->n == 0)
+        return PSC_OK;
+    deltas_t deltas = {.side = side, .dim = trainer->dim, .stride = trainer->stride};
+    return psw_push_fill_start(side->table, EMBPS_DELTA, rows->ids, rows->n, fill_delta, &deltas, 0,
+                               request_out, error);
+}
+
+static psc_status_t wait_for_pushes(trainer_t *trainer, psc_error_t *error)
+{
+    psc_status_t st = wait_for(&trainer->pushes[0], error);
+    psc_status_t second = wait_for(&trainer->pushes[1], st == PSC_OK ? error : NULL);
+    return st != PSC_OK ? st : second;
+}
+
+/* ---- training ---- */
+
+/* Lets messages of the next batch's pulls move. */
+static psc_status_t step(const flight_t *next, bool *done, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_request_t *last = next->out.pull != NULL ? next->out.pull : next->in.pull;
+    *done = true;
+    if (last != NULL && embps_test(last, done, &what) != 0)
+        return psw_error_import(&what, error);
+    return PSC_OK;
+}
+
+/* All windows of a batch; next: the batch whose pulls are under way, or NULL. */
+static psc_status_t train(trainer_t *trainer, const flight_t *flight, const flight_t *next,
+                          psc_error_t *error)
+{
+    const psw_batch_t *batch = flight->batch;
+    psw_train_counts_t *counts = &trainer->counts;
+    bool measures = trainer->options->report != NULL, done = next == NULL;
+    trainer->local.batch = batch;
+    trainer->local.inputs = flight->in.rows;
+    trainer->local.outputs = flight->out.rows;
+    for (uint32_t i = 0; i < batch->n_windows; i++) {
+        const psw_window_t *window = &batch->windows[i];
+        bool measure = measures && i % LOSS_WINDOWS == 0;
+        float loss = trainer->train(&trainer->local, window, measure);
+        if (measure) {
+            counts->loss += (double)loss;
+            counts->loss_pairs += window->last - window->first;
+        }
+        if (!done && i % STEP_WINDOWS == STEP_WINDOWS - 1) {
+            psc_status_t st = step(next, &done, error);
+            if (st != PSC_OK)
+                return st;
+        }
+    }
+    counts->words += batch->raw_words;
+    counts->windows += batch->n_windows;
+    if (batch->n_windows > 0)
+        counts->rate = (double)batch->windows[batch->n_windows - 1].rate;
+    return PSC_OK;
+}
+
+static psc_status_t end_clock(trainer_t *trainer, psc_error_t *error)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    embps_error_t what;
+    if (embps_clock(options->client, trainer->counts.words, &trainer->counts.total_words, &what) !=
+        0)
+        return psw_error_import(&what, error);
+    if (options->report != NULL) {
+        embps_traffic(options->client, &trainer->counts.bytes_sent,
+                      &trainer->counts.bytes_received);
+        options->report(options->report_context, &trainer->counts);
+    }
+    return PSC_OK;
+}
+
+/* Waits for the rows of a batch; before: the batch before, or NULL. Afterwards that one is free. */
+static psc_status_t arrive(trainer_t *trainer, flight_t *flight, const flight_t *before,
+                           psc_error_t *error)
+{
+    psc_status_t st = wait_for(&flight->in.pull, error);
+    if (st == PSC_OK)
+        st = wait_for(&flight->out.pull, error);
+    if (st != PSC_OK)
+        return st;
+    const psw_batch_t *batch = flight->batch;
+    settle(trainer, &flight->in, &batch->input_rows, before != NULL ? &before->in : NULL);
+    settle(trainer, &flight->out, &batch->output_rows, before != NULL ? &before->out : NULL);
+    return PSC_OK;
+}
+
+static psc_status_t push(trainer_t *trainer, const flight_t *flight, psc_error_t *error)
+{
+    const psw_batch_t *batch = flight->batch;
+    psc_status_t st = wait_for_pushes(trainer, error);
+    if (st == PSC_OK)
+        st = end_clock(trainer, error);
+    if (st == PSC_OK)
+        st = start_push(trainer, &flight->in, &batch->input_rows, &trainer->pushes[0], error);
+    if (st == PSC_OK)
+        st = start_push(trainer, &flight->out, &batch->output_rows, &trainer->pushes[1], error);
+    trainer->counts.rows += batch->input_rows.n + batch->output_rows.n;
+    return st;
+}
+
+static psc_status_t run(trainer_t *trainer, psc_error_t *error)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    const flight_t *before = NULL;
+    bool more;
+    psc_status_t st = prepare(trainer, &trainer->flights[0], &more, error);
+    for (size_t t = 0; st == PSC_OK && more; t++) {
+        flight_t *flight = &trainer->flights[t & 1], *next = &trainer->flights[(t + 1) & 1];
+        if (options->polls_signals)
+            psw_stop_poll(options->stop);
+        if (psw_stop_requested(options->stop))
+            return psc_error_set(error, PSC_INTERRUPTED, "stopped by a signal");
+        st = arrive(trainer, flight, before, error);
+        if (st == PSC_OK)
+            st = prepare(trainer, next, &more, error);
+        if (st == PSC_OK)
+            st = train(trainer, flight, more ? next : NULL, error);
+        if (st == PSC_OK)
+            st = push(trainer, flight, error);
+        before = flight;
+    }
+    if (st == PSC_OK)
+        st = wait_for_pushes(trainer, error);
+    return st == PSC_OK ? end_clock(trainer, error) : st;
+}
+
+psc_status_t psw_trainer_run(const psw_trainer_options_t *options, psw_train_counts_t *counts_out,
+                             psc_error_t *error)
+{
+    trainer_t trainer;
+    psc_status_t st = trainer_init(&trainer, options, error);
+    if (st != PSC_OK)
+        return st;
+    st = run(&trainer, error);
+    /* After an error requests may be left, and they write into our rows. */
+    for (size_t i = 0; i < 2; i++) {
+        (void)!wait_for(&trainer.flights[i].in.pull, NULL);
+        (void)!wait_for(&trainer.flights[i].out.pull, NULL);
+    }
+    psc_status_t left = wait_for_pushes(&trainer, st == PSC_OK ? error : NULL);
+    if (st == PSC_OK)
+        st = left;
+    *counts_out = trainer.counts;
+    trainer_clear(&trainer);
+    return st;
+}

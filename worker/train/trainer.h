@@ -1,0 +1,65 @@
+/*
+ * The training loop of one worker: pull, train, push, with the next batch's pull under way.
+ *
+ * Tables: "in" (input vectors, word2vec's initial values; these are the word vectors) and "out"
+ * (output vectors, zeros). Row id = word id.
+ */
+#ifndef WORKER_TRAIN_TRAINER_H
+#define WORKER_TRAIN_TRAINER_H
+
+#include "embps.h"
+#include "worker/train/batch_builder.h"
+#include "worker/train/model.h"
+#include "worker/train/stop.h"
+
+#define PSW_TABLE_IN "in"
+#define PSW_TABLE_OUT "out"
+
+/* What a worker did so far. */
+typedef struct psw_train_counts {
+    uint64_t words;       /* of the text, over all epochs, kept or not; by this worker */
+    uint64_t total_words; /* by all workers, as far as known */
+    uint64_t windows;
+    uint64_t rows;       /* pulled and pushed */
+    uint64_t loss_pairs; /* pairs of centre and context in the windows measured */
+    double loss;         /* their loss: true word and negatives */
+    double rate;         /* of the last window */
+    uint64_t bytes_sent, bytes_received;
+} psw_train_counts_t;
+
+/* Called after each batch. */
+typedef void (*psw_report_fn)(void *context, const psw_train_counts_t *counts);
+
+typedef struct psw_tables {
+    embps_table_t *in, *out;
+} psw_tables_t;
+
+typedef struct psw_trainer_options {
+    embps_client_t *client; /* borrowed */
+    psw_tables_t tables;
+    psw_builder_t *builder; /* borrowed; at its begin */
+    const psw_model_t *model;
+    bool plain;
+    uint32_t dim, window, negative;
+    psw_stop_t *stop;     /* borrowed; looked at before each batch */
+    bool polls_signals;   /* this thread also looks for signals */
+    psw_report_fn report; /* NULL: nobody listens, and no loss is measured */
+    void *report_context;
+} psw_trainer_options_t;
+
+/*
+ * Opens both tables (dim, seed of the initial values). Collective only in that all workers must ask
+ * for the same. Errors: as embps_table_open.
+ */
+PSC_MUST_CHECK psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed,
+                                            psw_tables_t *tables_out, psc_error_t *error);
+
+/*
+ * Trains all epochs of the builder. On return nothing of this worker is under way.
+ * Errors: INTERRUPTED (stop was requested), those of the builder and of embps_pull and embps_push,
+ * NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t psw_trainer_run(const psw_trainer_options_t *options,
+                                            psw_train_counts_t *counts_out, psc_error_t *error);
+
+#endif
