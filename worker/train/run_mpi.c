@@ -1,0 +1,228 @@
+/*
+ * One rank of an mpirun job as a worker.
+ *
+ * Until all ranks have agreed to start, an error is an ordinary one: it travels through the
+ * agreements, one rank reports it, and every rank leaves in order. Workers agree among themselves
+ * before each collective of their own, so that none waits in it for one that failed. The order of
+ * collectives is that of the servers too: create the job, agree_all, connect.
+ *
+ * After that, a rank that fails reports and stops the whole job (psc_process_abort); ranks other
+ * than the first wait a moment before they do, so that of an error that all see one is reported. A
+ * signal is no failure: workers finish their batch, agree that they stop, and say goodbye with that
+ * status.
+ *
+ * Threads: one, the one that calls MPI.
+ */
+#include "worker/train/run.h"
+
+#include "common/alloc.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/process.h"
+#include "common/run_status.h"
+#include "proto/mpi/mpi_transport.h"
+#include "worker/client.h"
+#include "worker/train/client_error.h"
+#include "worker/train/progress.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define REPORT_DELAY_US UINT64_C(300000)
+
+typedef struct run {
+    psp_mpi_job_t *job;
+    psw_stop_t *stop;
+    uint32_t rank, n;
+    psw_setup_t setup;
+    psw_counter_t *counter;
+    psw_part_t part;
+    embps_client_t *client;
+    psw_tables_t tables;
+    psw_progress_t *progress;
+    psw_train_counts_t counts;
+} run_t;
+
+/* What workers tell each other, to see that they read the same. */
+typedef struct findings {
+    uint64_t corpus_bytes, words, long_words, fingerprint;
+} findings_t;
+
+/* All ranks that fail for one reason before the start: one prints, all record. */
+static int leave(run_t *run, const psc_error_t *error, bool reporter)
+{
+    psc_run_status_write("worker", (int32_t)run->rank, error->code, error->message);
+    if (reporter)
+        psc_log(PSC_LOG_ERROR, "%s", error->message);
+    return (int)error->code;
+}
+
+/* A failure while the job runs. */
+__attribute__((noreturn)) static void fail(const run_t *run, const psc_error_t *error)
+{
+    psc_run_status_write("worker", (int32_t)run->rank, error->code, error->message);
+    if (run->rank > 0)
+        psc_clock_sleep_us(REPORT_DELAY_US * (run->rank < 10 ? run->rank : 10));
+    psc_log(PSC_LOG_ERROR, "%s", error->message);
+    psc_process_abort(error->code);
+}
+
+static psc_status_t gather(void *context, const void *bytes, size_t size, char **bytes_out,
+                           size_t *sizes_out, psc_error_t *error)
+{
+    return psp_mpi_job_gather(context, bytes, size, bytes_out, sizes_out, error);
+}
+
+/* Exchanges own findings; sums of all in *sum_out. Errors: MISMATCH. */
+static psc_status_t compare(run_t *run, const findings_t *own, findings_t *sum_out,
+                            psc_error_t *error)
+{
+    char *bytes = NULL;
+    findings_t sum = {0};
+    size_t *sizes = psc_alloc_zeroed(run->n, sizeof *sizes);
+    if (sizes == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %u workers", run->n);
+    psc_status_t st = psp_mpi_job_gather(run->job, own, sizeof *own, &bytes, sizes, error);
+    for (uint32_t i = 0; st == PSC_OK && i < run->n; i++) {
+        findings_t other;
+        if (sizes[i] != sizeof other) {
+            st = psc_error_set(error, PSC_PROTOCOL, "worker %u is of another version", i);
+            break;
+        }
+        memcpy(&other, bytes + i * sizeof other, sizeof other);
+        sum.words += other.words;
+        sum.long_words += other.long_words;
+        if (other.corpus_bytes != own->corpus_bytes)
+            st = psc_error_set(error, PSC_MISMATCH,
+                               "the corpus has %" PRIu64 " bytes at worker %u and %" PRIu64
+                               " at worker %u: all hosts need the same files",
+                               own->corpus_bytes, run->rank, other.corpus_bytes, i);
+        else if (other.fingerprint != own->fingerprint)
+            st = psc_error_set(error, PSC_MISMATCH,
+                               "workers %u and %u have different vocabularies: all hosts need the "
+                               "same files and options",
+                               run->rank, i);
+    }
+    psc_free(sizes);
+    psc_free(bytes);
+    if (st == PSC_OK)
+        *sum_out = sum;
+    return st;
+}
+
+/* This worker's part of the corpus, without a word to the others. */
+static psc_status_t count(run_t *run, const psw_train_options_t *options, psc_error_t *error)
+{
+    psc_status_t st = psw_setup_open(&run->setup, options, run->rank == 0, error);
+    if (st == PSC_OK && options->read_vocab == NULL)
+        st = psw_counter_create(&run->counter, error);
+    if (st == PSC_OK)
+        st = psw_setup_count(&run->setup, run->rank, run->n, run->counter, run->stop, &run->part,
+                             error);
+    return st;
+}
+
+/* Counts and vocabulary. Every worker comes to every collective, whatever it met before. */
+static psc_status_t prepare(run_t *run, const psw_train_options_t *options, psc_error_t *error)
+{
+    bool reporter;
+    findings_t own = {0}, sum = {0};
+    if (error->code == PSC_OK)
+        (void)!count(run, options, error);
+    if (psp_mpi_job_agree(run->job, error, &reporter) != PSC_OK)
+        return error->code;
+    own = (findings_t){.corpus_bytes = psw_corpus_bytes(run->setup.corpus),
+                       .words = run->part.words,
+                       .long_words = run->part.long_words};
+    (void)!compare(run, &own, &sum, error);
+    if (psp_mpi_job_agree(run->job, error, &reporter) != PSC_OK)
+        return error->code;
+    psw_counter_t *all = NULL;
+    if (run->counter != NULL)
+        (void)!psw_vocab_gather(run->counter, run->n, gather, run->job, &all, error);
+    if (error->code == PSC_OK)
+        (void)!psw_setup_finish(&run->setup, all, sum.words, run->rank == 0, error);
+    psw_counter_destroy(all);
+    psw_counter_destroy(run->counter);
+    run->counter = NULL;
+    if (psp_mpi_job_agree(run->job, error, &reporter) != PSC_OK)
+        return error->code;
+    own.fingerprint = psw_vocab_fingerprint(run->setup.vocab);
+    if (compare(run, &own, &sum, error) == PSC_OK && run->rank == 0)
+        psw_run_introduce(&run->setup, sum.long_words);
+    return error->code;
+}
+
+/* Trains; an error other than a signal does not return. */
+static psc_status_t train(run_t *run, psc_error_t *error)
+{
+    bool first = run->rank == 0;
+    if (psw_client_connect_job(run->job, &run->client, error) != PSC_OK ||
+        (first && psw_run_progress(&run->setup, &run->progress, error) != PSC_OK))
+        fail(run, error);
+    psc_status_t st = psw_setup_train(&run->setup, run->client, run->rank, &run->part, run->stop,
+                                      true, first ? psw_progress_report : NULL, run->progress,
+                                      &run->tables, &run->counts, error);
+    if (st != PSC_OK && st != PSC_INTERRUPTED) {
+        psw_progress_destroy(run->progress);
+        fail(run, error);
+    }
+    bool reporter;
+    return psp_mpi_job_agree(run->job, error, &reporter);
+}
+
+/* Worker 0, after all have trained. */
+static psc_status_t finish(run_t *run, psc_error_t *error)
+{
+    /* Worker 0 may have ended before the others: the last figures are those of all. */
+    run->counts.total_words = run->setup.corpus_words * run->setup.options->epochs;
+    psc_status_t st = psw_progress_finish(run->progress, &run->counts, psc_clock_us(), error);
+    return st == PSC_OK ? psw_run_export(&run->setup, &run->tables, run->stop, error) : st;
+}
+
+static int work(run_t *run)
+{
+    psc_error_t error = PSC_ERROR_INIT;
+    embps_error_t what;
+    psc_status_t st = train(run, &error);
+    if (st == PSC_OK && run->rank == 0)
+        st = finish(run, &error);
+    psw_progress_destroy(run->progress);
+    if (st != PSC_OK)
+        embps_abandon(run->client, (int)st);
+    else if (embps_close(run->client, &what) != 0)
+        st = psw_error_import(&what, &error);
+    psc_run_status_write("worker", (int32_t)run->rank, st, st != PSC_OK ? error.message : "");
+    if (st != PSC_OK && (run->rank == 0 || st != PSC_INTERRUPTED))
+        psc_log(PSC_LOG_ERROR, "%s%s", error.message,
+                st == PSC_INTERRUPTED ? "; no vectors were written" : "");
+    return (int)st;
+}
+
+int psw_run_mpi(const void *comm, const psw_train_options_t *options, psw_stop_t *stop,
+                psc_error_t *failed)
+{
+    run_t run = {.stop = stop};
+    bool reporter = false;
+    int status;
+    psc_error_t error = PSC_ERROR_INIT;
+    if (psp_mpi_job_create(comm, PSP_MPI_WORKER, &run.job, &error) != PSC_OK) {
+        /* Every rank has this error, and there may be no rank 0 of workers to ask. */
+        return leave(&run, &error, true);
+    }
+    run.rank = psp_mpi_job_rank(run.job);
+    run.n = psp_mpi_job_size(run.job);
+    char label[32];
+    (void)snprintf(label, sizeof label, "worker %u", run.rank);
+    psc_process_set_label(label);
+    error = *failed;
+    (void)!prepare(&run, options, &error);
+    if (psp_mpi_job_agree_all(run.job, &error, &reporter) != PSC_OK)
+        status = leave(&run, &error, reporter);
+    else
+        status = work(&run);
+    psw_counter_destroy(run.counter);
+    psw_setup_clear(&run.setup);
+    psp_mpi_job_destroy(run.job);
+    return status;
+}

@@ -1,0 +1,45 @@
+/*
+ * Command lines of embps-train: one table for each model, read into one struct.
+ */
+#ifndef WORKER_TRAIN_TRAIN_OPTIONS_H
+#define WORKER_TRAIN_TRAIN_OPTIONS_H
+
+#include "common/options.h"
+#include "worker/train/model.h"
+
+/* Effective options of a run. Texts are borrowed from argv. */
+typedef struct psw_train_options {
+    const psw_model_t *model;
+    psc_option_list_t corpus;
+    const char *out;
+    const char *out_context; /* NULL: not wanted; so below */
+    const char *save_vocab;
+    const char *read_vocab;
+    const char *log_json;
+    const char *data; /* local only */
+    const char *form; /* "matrix" or "plain" */
+    uint64_t dim, window, negative, min_count, epochs, seed, batch_words;
+    uint64_t threads; /* local only; 0: one for each core */
+    uint64_t memory;  /* local only; bytes */
+    double sample, alpha;
+    bool plain; /* form is "plain" */
+    bool binary, local, quiet;
+} psw_train_options_t;
+
+/* The models, in the order of the help; n_out gets their number. Static. */
+const psw_model_t *const *psw_models(size_t *n_out);
+
+/* The model of this name, or NULL. */
+const psw_model_t *psw_model_find(const char *name);
+
+/*
+ * Parses argv[1..argc-1], the words behind the name of the model, and refuses what makes no sense
+ * together. Errors: INVALID_ARGUMENT naming the option and the reason; NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t psw_train_options_parse(const psw_model_t *model, int argc,
+                                                    char *const argv[],
+                                                    psw_train_options_t *options_out,
+                                                    psc_parse_result_t *result_out,
+                                                    psc_error_t *error);
+
+#endif

@@ -1,0 +1,186 @@
+/*
+ * The way from options to a vocabulary, cut into steps between which ranks can agree.
+ *
+ * Files to be written are tried by opening and dropping a temporary beside them, so that a run of
+ * hours does not find out at its end, and a killed one leaves nothing behind.
+ *
+ * Threads: psw_setup_count and psw_setup_train run in any number of threads over one setup; the
+ * others in one. Signals are looked for once in 2^16 words.
+ */
+#include "worker/train/train_setup.h"
+
+#include "common/file.h"
+#include "common/log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+
+#define STOP_WORDS ((uint64_t)1 << 16)
+
+static psc_status_t check_writable(const psw_setup_t *setup, const char *path, psc_error_t *error)
+{
+    struct stat info;
+    psc_outfile_t *file;
+    if (path == NULL)
+        return PSC_OK;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "%s cannot be written: it is there and no regular file", path);
+    if (psw_corpus_has_file(setup->corpus, path))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "%s cannot be written: it is a file of the corpus", path);
+    psc_status_t st = psc_outfile_open(path, &file, error);
+    if (st == PSC_OK)
+        psc_outfile_abort(file);
+    return st;
+}
+
+psc_status_t psw_setup_open(psw_setup_t *setup, const psw_train_options_t *options, bool writes,
+                            psc_error_t *error)
+{
+    *setup = (psw_setup_t){.options = options};
+    psc_status_t st =
+        psw_corpus_open(options->corpus.items, options->corpus.n, &setup->corpus, error);
+    if (st != PSC_OK || !writes)
+        return st;
+    const char *const paths[] = {options->out, options->out_context, options->save_vocab,
+                                 options->log_json};
+    for (size_t i = 0; st == PSC_OK && i < sizeof paths / sizeof paths[0]; i++)
+        st = check_writable(setup, paths[i], error);
+    return st;
+}
+
+void psw_setup_clear(psw_setup_t *setup)
+{
+    psw_sampler_clear(&setup->sampler);
+    psw_vocab_destroy(setup->vocab);
+    psw_corpus_close(setup->corpus);
+    *setup = (psw_setup_t){0};
+}
+
+psc_status_t psw_setup_count(const psw_setup_t *setup, uint32_t worker, uint32_t n_workers,
+                             psw_counter_t *counter, psw_stop_t *stop, psw_part_t *part_out,
+                             psc_error_t *error)
+{
+    psw_part_t part = {0};
+    psw_reader_t *reader;
+    psw_token_t token;
+    psw_corpus_share(setup->corpus, worker, n_workers, &part.begin, &part.end);
+    psc_status_t st = psw_reader_create(setup->corpus, part.begin, part.end, &reader, error);
+    if (st != PSC_OK)
+        return st;
+    while ((st = psw_reader_next(reader, &token, error)) == PSC_OK && token.kind != PSW_TOKEN_END) {
+        if (token.kind != PSW_TOKEN_WORD)
+            continue;
+        if (part.words++ % STOP_WORDS == 0) {
+            psw_stop_poll(stop);
+            if (psw_stop_requested(stop)) {
+                st = psc_error_set(error, PSC_INTERRUPTED, "stopped by a signal");
+                break;
+            }
+        }
+        if (counter != NULL &&
+            (st = psw_counter_add(counter, token.bytes, token.size, 1, error)) != PSC_OK)
+            break;
+    }
+    part.long_words = psw_reader_long_words(reader);
+    psw_reader_destroy(reader);
+    if (st == PSC_OK)
+        *part_out = part;
+    return st;
+}
+
+static psc_status_t check_vocab(const psw_setup_t *setup, const psw_counter_t *counter,
+                                psc_error_t *error)
+{
+    const psw_train_options_t *options = setup->options;
+    uint32_t kept = psw_vocab_size(setup->vocab);
+    const char *name = psw_corpus_name(setup->corpus);
+    if (setup->corpus_words == 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "corpus %s holds no words", name);
+    if (kept >= 2)
+        return PSC_OK;
+    if (options->read_vocab != NULL)
+        return psc_error_set(
+            error, PSC_INVALID_ARGUMENT,
+            "vocabulary %s: %zu words read, %u kept (--min-count %" PRIu64 "): nothing to train",
+            options->read_vocab, psw_counter_distinct(counter), kept, options->min_count);
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "corpus %s: %" PRIu64 " words read, %zu different ones, %u kept "
+                         "(--min-count %" PRIu64 "): nothing to train",
+                         name, setup->corpus_words, psw_counter_distinct(counter), kept,
+                         options->min_count);
+}
+
+psc_status_t psw_setup_finish(psw_setup_t *setup, const psw_counter_t *counter,
+                              uint64_t corpus_words, bool writes, psc_error_t *error)
+{
+    const psw_train_options_t *options = setup->options;
+    psw_counter_t *read = NULL;
+    psc_status_t st = PSC_OK;
+    setup->corpus_words = corpus_words;
+    if (counter == NULL) {
+        st = psw_counter_create(&read, error);
+        if (st == PSC_OK)
+            st = psw_vocab_read(options->read_vocab, read, error);
+        counter = read;
+    }
+    if (st == PSC_OK)
+        st = psw_vocab_build(counter, options->min_count, &setup->vocab, error);
+    if (st == PSC_OK)
+        st = check_vocab(setup, counter, error);
+    psw_counter_destroy(read);
+    if (st == PSC_OK)
+        st = psw_sampler_init(&setup->sampler, setup->vocab, options->sample, error);
+    if (st == PSC_OK && writes && options->save_vocab != NULL)
+        st = psw_vocab_save(setup->vocab, options->save_vocab, error);
+    return st;
+}
+
+psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, uint32_t worker,
+                             const psw_part_t *part, psw_stop_t *stop, bool polls_signals,
+                             psw_report_fn report, void *report_context, psw_tables_t *tables_out,
+                             psw_train_counts_t *counts_out, psc_error_t *error)
+{
+    const psw_train_options_t *options = setup->options;
+    psw_reader_t *reader = NULL;
+    psw_builder_t *builder = NULL;
+    psc_status_t st =
+        psw_tables_open(client, (uint32_t)options->dim, options->seed, tables_out, error);
+    if (st == PSC_OK)
+        st = psw_reader_create(setup->corpus, part->begin, part->end, &reader, error);
+    if (st == PSC_OK) {
+        psw_builder_options_t how = {.vocab = setup->vocab,
+                                     .sampler = &setup->sampler,
+                                     .reader = reader,
+                                     .share_words = part->words,
+                                     .seed = options->seed,
+                                     .worker = worker,
+                                     .epochs = (uint32_t)options->epochs,
+                                     .window = (uint32_t)options->window,
+                                     .negative = (uint32_t)options->negative,
+                                     .batch_words = (uint32_t)options->batch_words,
+                                     .plain = options->plain,
+                                     .alpha = options->alpha};
+        st = psw_builder_create(&how, &builder, error);
+    }
+    if (st == PSC_OK) {
+        psw_trainer_options_t how = {.client = client,
+                                     .tables = *tables_out,
+                                     .builder = builder,
+                                     .model = options->model,
+                                     .plain = options->plain,
+                                     .dim = (uint32_t)options->dim,
+                                     .window = (uint32_t)options->window,
+                                     .negative = (uint32_t)options->negative,
+                                     .stop = stop,
+                                     .polls_signals = polls_signals,
+                                     .report = report,
+                                     .report_context = report_context};
+        st = psw_trainer_run(&how, counts_out, error);
+    }
+    psw_builder_destroy(builder);
+    psw_reader_destroy(reader);
+    return st;
+}
