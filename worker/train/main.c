@@ -83,7 +83,9 @@ static int run_rank(int argc, char *argv[], const psw_train_options_t *options, 
     }
     psc_process_set_abort(abort_job);
     MPI_Comm world = MPI_COMM_WORLD;
-    int status = psw_run_mpi(&world, options, stop, failed);
+    int rank = 0;
+    (void)MPI_Comm_rank(world, &rank);
+    int status = psw_run_mpi(&world, rank, options, stop, failed);
     (void)MPI_Finalize();
     return status;
 }

@@ -11,13 +11,14 @@
 int psw_run_local(const psw_train_options_t *options, psw_stop_t *stop);
 
 /*
- * This rank as a worker of an mpirun job. comm: address of an MPI_Comm; MPI is initialised by the
+ * This rank as a worker of an mpirun job. comm: address of an MPI_Comm, world_rank:
+ * this rank in it; MPI is initialised by the
  * caller, and finalised by it afterwards. failed: an error that this rank had before (options), or
  * code PSC_OK; options is not read when there was one.
  * Collective: over comm, with the servers.
  */
-int psw_run_mpi(const void *comm, const psw_train_options_t *options, psw_stop_t *stop,
-                psc_error_t *failed);
+int psw_run_mpi(const void *comm, int world_rank, const psw_train_options_t *options,
+                psw_stop_t *stop, psc_error_t *failed);
 
 /* Shared by both: worker 0's progress, made for the options. Errors: as psw_progress_create. */
 struct psw_progress;

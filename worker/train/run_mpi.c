@@ -61,8 +61,7 @@ static int leave(run_t *run, const psc_error_t *error, bool reporter)
 __attribute__((noreturn)) static void fail(const run_t *run, const psc_error_t *error)
 {
     psc_run_status_write("worker", (int32_t)run->rank, error->code, error->message);
-    if (run->rank > 0)
-        psc_clock_sleep_us(REPORT_DELAY_US * (run->rank < 10 ? run->rank : 10));
+    psc_clock_sleep_us(REPORT_DELAY_US * (1 + (run->rank < 9 ? run->rank : 9)));
     psc_log(PSC_LOG_ERROR, "%s", error->message);
     psc_process_abort(error->code);
 }
@@ -199,16 +198,16 @@ static int work(run_t *run)
     return (int)st;
 }
 
-int psw_run_mpi(const void *comm, const psw_train_options_t *options, psw_stop_t *stop,
-                psc_error_t *failed)
+int psw_run_mpi(const void *comm, int world_rank, const psw_train_options_t *options,
+                psw_stop_t *stop, psc_error_t *failed)
 {
     run_t run = {.stop = stop};
     bool reporter = false;
     int status;
     psc_error_t error = PSC_ERROR_INIT;
     if (psp_mpi_job_create(comm, PSP_MPI_WORKER, &run.job, &error) != PSC_OK) {
-        /* Every rank has this error, and there may be no rank 0 of workers to ask. */
-        return leave(&run, &error, true);
+        /* Every rank of the job has this error: the first one says it. */
+        return leave(&run, failed->code != PSC_OK ? failed : &error, world_rank == 0);
     }
     run.rank = psp_mpi_job_rank(run.job);
     run.n = psp_mpi_job_size(run.job);

@@ -8,18 +8,19 @@
 #include <signal.h>
 #include <time.h>
 
-static void both_signals(sigset_t *set)
+static void stop_signals(sigset_t *set)
 {
     (void)sigemptyset(set);
     (void)sigaddset(set, SIGINT);
     (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGUSR1); /* mpirun passes it on at once, so scripts/embps-run sends it */
 }
 
 void psw_stop_init(psw_stop_t *stop)
 {
     sigset_t set;
     atomic_init(&stop->requested, false);
-    both_signals(&set);
+    stop_signals(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -28,7 +29,7 @@ void psw_stop_wait(psw_stop_t *stop, uint64_t timeout_us)
     sigset_t set;
     struct timespec timeout = {.tv_sec = (time_t)(timeout_us / 1000000),
                                .tv_nsec = (long)(timeout_us % 1000000) * 1000};
-    both_signals(&set);
+    stop_signals(&set);
     if (sigtimedwait(&set, NULL, &timeout) > 0)
         psw_stop_request(stop);
 }
