@@ -105,14 +105,14 @@ static bool rows_create(psw_rows_t *rows, size_t touched, uint32_t n_vocab)
     return rows->ids != NULL && rows->previous != NULL;
 }
 
-psc_status_t psw_batch_create(const psw_builder_t *builder, psw_batch_t **batch_out,
-                              psc_error_t *error)
+psc_status_t psw_train_batch_create(const psw_builder_t *builder, psw_train_batch_t **batch_out,
+                                    psc_error_t *error)
 {
     const psw_builder_options_t *options = &builder->options;
     size_t words = (size_t)options->batch_words * 2;
     size_t outputs = words * outputs_per_word(options);
     uint32_t n_vocab = psw_vocab_size(options->vocab);
-    psw_batch_t *batch = psc_alloc_zeroed(1, sizeof *batch);
+    psw_train_batch_t *batch = psc_alloc_zeroed(1, sizeof *batch);
     bool whole = batch != NULL && outputs < PSW_SLOT_NONE;
     if (whole) {
         batch->words = psc_alloc_array(words, sizeof *batch->words);
@@ -123,7 +123,7 @@ psc_status_t psw_batch_create(const psw_builder_t *builder, psw_batch_t **batch_
                 rows_create(&batch->output_rows, outputs, n_vocab);
     }
     if (!whole) {
-        psw_batch_destroy(batch);
+        psw_train_batch_destroy(batch);
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a batch of %u words",
                              options->batch_words);
     }
@@ -131,7 +131,7 @@ psc_status_t psw_batch_create(const psw_builder_t *builder, psw_batch_t **batch_
     return PSC_OK;
 }
 
-void psw_batch_destroy(psw_batch_t *batch)
+void psw_train_batch_destroy(psw_train_batch_t *batch)
 {
     if (batch == NULL)
         return;
@@ -160,7 +160,7 @@ static inline uint32_t slot_of(const psw_builder_t *builder, stamp_t *stamps, ps
 }
 
 /* The true word and its negatives; draws the numbers from counter on. */
-static void add_outputs(const psw_builder_t *builder, psw_batch_t *batch, uint32_t id,
+static void add_outputs(const psw_builder_t *builder, psw_train_batch_t *batch, uint32_t id,
                         uint64_t counter)
 {
     const psw_builder_options_t *options = &builder->options;
@@ -180,7 +180,7 @@ static void add_outputs(const psw_builder_t *builder, psw_batch_t *batch, uint32
 }
 
 /* Windows of the sentence read so far, which then is empty. */
-static void end_sentence(psw_builder_t *builder, psw_batch_t *batch)
+static void end_sentence(psw_builder_t *builder, psw_train_batch_t *batch)
 {
     const psw_builder_options_t *options = &builder->options;
     uint32_t n = builder->n_kept, base = batch->n_words;
@@ -210,7 +210,7 @@ static void end_sentence(psw_builder_t *builder, psw_batch_t *batch)
     }
 }
 
-static void add_word(psw_builder_t *builder, psw_batch_t *batch, const psw_token_t *token)
+static void add_word(psw_builder_t *builder, psw_train_batch_t *batch, const psw_token_t *token)
 {
     const psw_builder_options_t *options = &builder->options;
     uint64_t position = builder->position++;
@@ -260,7 +260,7 @@ static void next_number(psw_builder_t *builder)
     builder->batch++;
 }
 
-psc_status_t psw_builder_next(psw_builder_t *builder, psw_batch_t *batch, bool *more_out,
+psc_status_t psw_builder_next(psw_builder_t *builder, psw_train_batch_t *batch, bool *more_out,
                               psc_error_t *error)
 {
     const psw_builder_options_t *options = &builder->options;

@@ -2,7 +2,7 @@
  * From words to batches: which rows a stretch of text touches, and its windows in terms of them.
  *
  *     psw_builder_create(&options, &builder, error);
- *     psw_batch_create(builder, &batch, error);
+ *     psw_train_batch_create(builder, &batch, error);
  *     while ((st = psw_builder_next(builder, batch, &more, error)) == PSC_OK && more)
  *         ... pull batch->inputs.ids and batch->outputs.ids, train batch->windows ...
  *
@@ -43,7 +43,7 @@ typedef struct psw_window {
  * outputs of a window: matrix form: the true word, then `negative` negatives, for all its contexts.
  * Plain form: that many for each context, one context after the other.
  */
-typedef struct psw_batch {
+typedef struct psw_train_batch {
     uint64_t raw_words; /* of the text, kept or not */
     uint64_t position;  /* of its first word in the share */
     uint32_t epoch;
@@ -52,7 +52,7 @@ typedef struct psw_batch {
     psw_window_t *windows; /* [n_windows] */
     uint32_t *outputs;     /* [n_outputs] output slots, or PSW_SLOT_NONE */
     psw_rows_t input_rows, output_rows;
-} psw_batch_t;
+} psw_train_batch_t;
 
 typedef struct psw_builder_options {
     const psw_vocab_t *vocab;     /* borrowed; not empty */
@@ -76,10 +76,11 @@ PSC_MUST_CHECK psc_status_t psw_builder_create(const psw_builder_options_t *opti
 void psw_builder_destroy(psw_builder_t *builder);
 
 /* Room for any batch of this builder (untouched room costs no memory). Errors: NO_MEMORY. Gives. */
-PSC_MUST_CHECK psc_status_t psw_batch_create(const psw_builder_t *builder, psw_batch_t **batch_out,
-                                             psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_train_batch_create(const psw_builder_t *builder,
+                                                   psw_train_batch_t **batch_out,
+                                                   psc_error_t *error);
 /* NULL is a no-op. */
-void psw_batch_destroy(psw_batch_t *batch);
+void psw_train_batch_destroy(psw_train_batch_t *batch);
 
 /*
  * The next batch; *more_out false: all epochs are over and batch is untouched. A batch ends with a
@@ -87,7 +88,7 @@ void psw_batch_destroy(psw_batch_t *batch);
  * the call before.
  * Errors: those of the reader; IO when the share has another number of words than share_words.
  */
-PSC_MUST_CHECK psc_status_t psw_builder_next(psw_builder_t *builder, psw_batch_t *batch,
+PSC_MUST_CHECK psc_status_t psw_builder_next(psw_builder_t *builder, psw_train_batch_t *batch,
                                              bool *more_out, psc_error_t *error);
 
 #endif

@@ -12,7 +12,7 @@
 /* The local copies of a batch's rows, and scratch for pointers to them. All borrowed. */
 typedef struct psw_local {
     psw_kernel_t *kernel;
-    const psw_batch_t *batch;
+    const psw_train_batch_t *batch;
     float *inputs, *outputs; /* [slots, stride] */
     size_t stride;
     uint32_t negative;

@@ -43,7 +43,7 @@ typedef struct side {
 } side_t;
 
 typedef struct flight {
-    psw_batch_t *batch;
+    psw_train_batch_t *batch;
     side_t in, out;
 } flight_t;
 
@@ -108,7 +108,7 @@ static void trainer_clear(trainer_t *trainer)
     psc_free(trainer->local.output_pointers);
     for (size_t i = 0; i < 2; i++) {
         flight_t *flight = &trainer->flights[i];
-        psw_batch_destroy(flight->batch);
+        psw_train_batch_destroy(flight->batch);
         side_destroy(&flight->in);
         side_destroy(&flight->out);
     }
@@ -125,7 +125,7 @@ static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t
         psw_kernel_create(trainer->stride, max_inputs, max_outputs, &trainer->local.kernel, error);
     for (size_t i = 0; st == PSC_OK && i < 2; i++) {
         flight_t *flight = &trainer->flights[i];
-        st = psw_batch_create(options->builder, &flight->batch, error);
+        st = psw_train_batch_create(options->builder, &flight->batch, error);
         if (st == PSC_OK && (!side_create(&flight->in, options->tables.in,
                                           flight->batch->input_rows.capacity, trainer->stride) ||
                              !side_create(&flight->out, options->tables.out,
@@ -235,7 +235,7 @@ static psc_status_t step(const flight_t *next, bool *done, psc_error_t *error)
 static psc_status_t train(trainer_t *trainer, const flight_t *flight, const flight_t *next,
                           psc_error_t *error)
 {
-    const psw_batch_t *batch = flight->batch;
+    const psw_train_batch_t *batch = flight->batch;
     psw_train_counts_t *counts = &trainer->counts;
     bool measures = trainer->options->report != NULL, done = next == NULL;
     trainer->local.batch = batch;
@@ -286,7 +286,7 @@ static psc_status_t arrive(trainer_t *trainer, flight_t *flight, const flight_t 
         st = wait_for(&flight->out.pull, error);
     if (st != PSC_OK)
         return st;
-    const psw_batch_t *batch = flight->batch;
+    const psw_train_batch_t *batch = flight->batch;
     settle(trainer, &flight->in, &batch->input_rows, before != NULL ? &before->in : NULL);
     settle(trainer, &flight->out, &batch->output_rows, before != NULL ? &before->out : NULL);
     return PSC_OK;
@@ -294,7 +294,7 @@ static psc_status_t arrive(trainer_t *trainer, flight_t *flight, const flight_t 
 
 static psc_status_t push(trainer_t *trainer, const flight_t *flight, psc_error_t *error)
 {
-    const psw_batch_t *batch = flight->batch;
+    const psw_train_batch_t *batch = flight->batch;
     psc_status_t st = wait_for_pushes(trainer, error);
     if (st == PSC_OK)
         st = end_clock(trainer, error);
