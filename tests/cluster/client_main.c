@@ -1,0 +1,287 @@
+/*
+ * A worker of a test job: the public calls against a dictionary, over MPI or local.
+ *
+ * client_main one IDS FILE     one worker: random pulls and pushes of all kinds must match a
+ * dictionary bit for bit; writes all rows to FILE, for a comparison between jobs client_main one
+ * IDS FILE DATA  the same in local mode client_main many IDS         several workers: shared rows,
+ * rows of one's own, clocks, barriers client_main refused          what a server refuses comes back
+ * in words, and the job goes on
+ */
+#include "embps.h"
+
+#include "common/alloc.h"
+#include "common/rng.h"
+
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { D = 13, CALLS = 120, BATCH = 400 };
+
+#define REQUIRE(condition)                                                                         \
+    do {                                                                                           \
+        if (!(condition))                                                                          \
+            stop(#condition, __LINE__);                                                            \
+    } while (0)
+
+static embps_error_t test_error;
+
+/* Ends the whole job. */
+__attribute__((noreturn)) static void stop(const char *condition, int line)
+{
+    int initialised = 0;
+    (void)fprintf(stderr, "client_main:%d: %s (%s)\n", line, condition,
+                  test_error.code != 0 ? test_error.message : "no error");
+    MPI_Initialized(&initialised);
+    if (initialised)
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
+}
+
+typedef struct random {
+    uint64_t key, n;
+} random_t;
+
+static size_t below(random_t *random, size_t n)
+{
+    return (size_t)(psc_rng_at(random->key, random->n++) % n);
+}
+
+static float value(random_t *random)
+{
+    return psc_rng_unit((uint32_t)psc_rng_at(random->key, random->n++)) - 0.5F;
+}
+
+static uint64_t id_of(size_t index)
+{
+    return index == 1 ? UINT64_MAX : psc_mix64(index); /* index 0: id 0 */
+}
+
+static embps_table_t *open_table(embps_client_t *client, const char *name, const char *optimizer)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    options.dim = D;
+    options.init = "normal";
+    options.optimizer = optimizer;
+    options.seed = 17;
+    REQUIRE(embps_table_open(client, name, &options, &table, &test_error) == 0);
+    return table;
+}
+
+/* What the servers must have made of a push with sgd. */
+static void model_push(float (*rows)[D], embps_push_kind_t kind, const size_t *indexes, size_t n,
+                       const float (*values)[D], float rate)
+{
+    static float sums[BATCH][D];
+    for (size_t i = 0; i < n; i++) {
+        size_t first = 0;
+        while (indexes[first] != indexes[i])
+            first++;
+        for (size_t c = 0; c < D; c++)
+            sums[first][c] =
+                first == i || kind == EMBPS_ASSIGN ? values[i][c] : sums[first][c] + values[i][c];
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t first = 0;
+        while (indexes[first] != indexes[i])
+            first++;
+        for (size_t c = 0; first == i && c < D; c++) {
+            float *weight = &rows[indexes[i]][c];
+            if (kind == EMBPS_ASSIGN)
+                *weight = sums[i][c];
+            else if (kind == EMBPS_DELTA)
+                *weight += sums[i][c];
+            else
+                *weight -= rate * sums[i][c];
+        }
+    }
+}
+
+/* A pull that is started before the next push and waited for after it. */
+typedef struct pending {
+    embps_request_t *request;
+    size_t n;
+    float got[BATCH][D];
+    float expected[BATCH][D];
+} pending_t;
+
+static void settle(pending_t *pull)
+{
+    if (pull->request == NULL)
+        return;
+    REQUIRE(embps_wait(pull->request, &test_error) == 0);
+    REQUIRE(memcmp(pull->got, pull->expected, pull->n * sizeof pull->got[0]) == 0);
+    pull->request = NULL;
+}
+
+static void run_calls(embps_table_t *table, embps_table_t *second, float (*rows)[D], size_t n_ids)
+{
+    static pending_t pull;
+    random_t random = {.key = 99};
+    for (int call = 0; call < CALLS; call++) {
+        size_t indexes[BATCH];
+        uint64_t ids[BATCH];
+        static float values[BATCH][D];
+        size_t n = below(&random, BATCH);
+        for (size_t i = 0; i < n; i++) {
+            indexes[i] = below(&random, n_ids);
+            ids[i] = id_of(indexes[i]);
+            for (size_t c = 0; c < D; c++)
+                values[i][c] = value(&random);
+        }
+        embps_push_kind_t kind = (embps_push_kind_t)below(&random, 3);
+        float rate = value(&random);
+        settle(&pull);
+        pull.n = n;
+        for (size_t i = 0; i < n; i++)
+            memcpy(pull.expected[i], rows[indexes[i]], sizeof rows[0]);
+        REQUIRE(embps_pull_start(table, ids, n, &pull.got[0][0], &pull.request, &test_error) == 0);
+        REQUIRE(embps_push(table, kind, ids, n, &values[0][0], rate, &test_error) == 0);
+        REQUIRE(embps_push(second, EMBPS_GRADIENT, ids, n, &values[0][0], rate, &test_error) == 0);
+        model_push(rows, kind, indexes, n, values, rate);
+    }
+    settle(&pull);
+}
+
+static void run_one(embps_client_t *client, size_t n_ids, const char *path)
+{
+    embps_table_t *table = open_table(client, "rows", "sgd");
+    embps_table_t *second = open_table(client, "adagrad rows", "adagrad");
+    uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
+    float(*rows)[D] = psc_alloc_array(n_ids, sizeof *rows);
+    float(*got)[D] = psc_alloc_array(n_ids, sizeof *got);
+    REQUIRE(ids != NULL && rows != NULL && got != NULL);
+    for (size_t i = 0; i < n_ids; i++)
+        ids[i] = id_of(i);
+    REQUIRE(embps_pull(table, ids, n_ids, &rows[0][0], &test_error) == 0);
+    run_calls(table, second, rows, n_ids);
+    REQUIRE(embps_pull(table, ids, n_ids, &got[0][0], &test_error) == 0);
+    REQUIRE(memcmp(got, rows, n_ids * sizeof *rows) == 0);
+    FILE *file = fopen(path, "wb");
+    REQUIRE(file != NULL);
+    REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
+    REQUIRE(embps_pull(second, ids, n_ids, &got[0][0], &test_error) == 0);
+    REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
+    REQUIRE(fclose(file) == 0);
+    psc_free(ids);
+    psc_free(rows);
+    psc_free(got);
+}
+
+/* Shared rows count all workers' pushes; rows of one's own hold one's own sums bit for bit. */
+static void run_many(embps_client_t *client, size_t n_ids)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    const uint32_t rank = embps_worker_rank(client);
+    const uint32_t n_workers = embps_worker_count(client);
+    enum { ROUNDS = 25 };
+    options.dim = D;
+    REQUIRE(embps_table_open(client, "many", &options, &table, &test_error) == 0);
+    embps_set_staleness(client, 0);
+    random_t random = {.key = rank};
+    float mine[D] = {0};
+    uint64_t *ids = psc_alloc_array(n_ids + 1, sizeof *ids);
+    float(*rows)[D] = psc_alloc_array(n_ids + 1, sizeof *rows);
+    REQUIRE(ids != NULL && rows != NULL);
+    for (size_t i = 0; i < n_ids; i++)
+        ids[i] = i;
+    ids[n_ids] = UINT64_MAX - rank;
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        for (size_t c = 0; c < D; c++) {
+            for (size_t i = 0; i < n_ids; i++)
+                rows[i][c] = 1.0F;
+            rows[n_ids][c] = value(&random);
+            mine[c] += rows[n_ids][c];
+        }
+        REQUIRE(embps_push(table, EMBPS_DELTA, ids, n_ids + 1, &rows[0][0], 0, &test_error) == 0);
+        uint64_t total = 0;
+        REQUIRE(embps_clock(client, round, &total, &test_error) == 0);
+        REQUIRE(total >= round && total <= (uint64_t)ROUNDS * n_workers);
+        REQUIRE(embps_pull(table, ids, n_ids + 1, &rows[0][0], &test_error) == 0);
+        for (size_t i = 0; i < n_ids; i++) {
+            REQUIRE(rows[i][0] >= (float)(n_workers * round));
+            REQUIRE(rows[i][D - 1] <= (float)(n_workers * (round + 1)));
+        }
+        REQUIRE(memcmp(rows[n_ids], mine, sizeof mine) == 0);
+    }
+    REQUIRE(embps_barrier(client, &test_error) == 0);
+    REQUIRE(embps_pull(table, ids, n_ids, &rows[0][0], &test_error) == 0);
+    for (size_t i = 0; i < n_ids; i++)
+        REQUIRE(rows[i][D / 2] == (float)(n_workers * ROUNDS));
+    REQUIRE(embps_barrier(client, &test_error) == 0);
+    psc_free(ids);
+    psc_free(rows);
+}
+
+static void count(void *context, const char *name, uint64_t counted)
+{
+    uint64_t *sum = context;
+    if (strcmp(name, "client.pulls") == 0)
+        *sum += counted;
+}
+
+static void run_refused(embps_client_t *client)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    (void)open_table(client, "rows", "sgd");
+    options.dim = D + 1;
+    options.init = "normal";
+    options.seed = 17;
+    REQUIRE(embps_table_open(client, "rows", &options, &table, &test_error) == EMBPS_MISMATCH);
+    REQUIRE(strstr(test_error.message, "13") != NULL && strstr(test_error.message, "14") != NULL);
+    options.optimizer = "nothing";
+    REQUIRE(embps_table_open(client, "other", &options, &table, &test_error) ==
+            EMBPS_INVALID_ARGUMENT);
+    REQUIRE(strstr(test_error.message, "nothing") != NULL);
+    table = open_table(client, "rows", "sgd");
+    uint64_t id = 3;
+    float row[D];
+    REQUIRE(embps_pull(table, &id, 1, row, &test_error) == 0);
+    uint64_t pulls = 0;
+    REQUIRE(embps_stats(client, count, &pulls, &test_error) == 0);
+    REQUIRE(pulls == 1);
+}
+
+/* data: of a local server; NULL: over MPI. */
+static void connect(const char *data, embps_client_t **client_out)
+{
+    if (data != NULL) {
+        embps_local_options_t options = EMBPS_LOCAL_OPTIONS_DEFAULT;
+        options.data = data;
+        options.memory_bytes = (uint64_t)16 << 20;
+        REQUIRE(embps_connect_local(&options, client_out, &test_error) == 0);
+    } else {
+        MPI_Comm comm = MPI_COMM_WORLD;
+        REQUIRE(embps_connect_mpi(&comm, client_out, &test_error) == 0);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    int provided;
+    const bool local = argc > 4;
+    if (!local)
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    embps_client_t *client = NULL;
+    const char *mode = argc > 1 ? argv[1] : "";
+    const size_t n_ids = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 1;
+    connect(local ? argv[4] : NULL, &client);
+    if (strcmp(mode, "one") == 0 && argc > 3)
+        run_one(client, n_ids, argv[3]);
+    else if (strcmp(mode, "many") == 0)
+        run_many(client, n_ids);
+    else
+        run_refused(client);
+    uint64_t sent;
+    uint64_t received;
+    embps_traffic(client, &sent, &received);
+    REQUIRE(sent > 0 && received > 0);
+    REQUIRE(embps_close(client, &test_error) == 0);
+    if (!local)
+        MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The public calls over mpirun with embps-server: numbers of servers and workers, few rows, errors.
+# With one worker the rows must have the same bits for 1, 2 and 3 servers and in local mode.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+client=$build/tests/client_main
+job=0
+
+run() # SERVERS WORKERS ARGUMENT...
+{
+    local servers=$1 workers=$2
+    shift 2
+    job=$((job + 1))
+    if ! timeout 120 mpirun --oversubscribe --bind-to none \
+        -n "$servers" "$build/embps-server" --data "$dir/data-$job" --memory 16M : \
+        -n "$workers" "$client" "$@" >"$dir/log-$job" 2>&1; then
+        echo "failed: $servers servers, $workers workers, $*"
+        cat "$dir/log-$job"
+        exit 1
+    fi
+    echo "ok: $servers servers, $workers workers, $1"
+}
+
+run 1 1 one 3000 "$dir/rows-1"
+run 2 1 one 3000 "$dir/rows-2"
+run 3 1 one 3000 "$dir/rows-3"
+timeout 60 "$client" one 3000 "$dir/rows-local" "$dir/data-local"
+for other in 2 3 local; do
+    cmp "$dir/rows-1" "$dir/rows-$other"
+done
+run 5 1 one 2 "$dir/few"
+run 1 3 many 50
+run 2 2 many 200
+run 3 2 many 200
+run 5 2 many 1
+run 2 1 refused
