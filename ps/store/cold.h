@@ -45,6 +45,7 @@ typedef struct ps_cold_ops {
 
 struct ps_cold {
     const ps_cold_ops_t *ops;
+    bool was_empty; /* nothing was in it when it was opened: no row need be looked for */
 };
 
 static inline void ps_cold_key(uint8_t key[PS_COLD_KEY_BYTES], uint16_t table, uint32_t slot,
@@ -58,7 +59,7 @@ static inline void ps_cold_key(uint8_t key[PS_COLD_KEY_BYTES], uint16_t table, u
         key[6 + i] = (uint8_t)(id >> (56 - 8 * i));
 }
 
-/* Gives the memory that a RocksDB tier takes from a budget: the rest is for rows. */
+/* The memory that a RocksDB tier gets from a budget: the rest is for rows. */
 uint64_t ps_cold_rocks_memory(uint64_t memory_bytes);
 
 /*

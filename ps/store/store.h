@@ -62,15 +62,15 @@ struct ps_cold;
 
 typedef struct ps_store_options {
     uint64_t memory_bytes; /* all of it: rows, index, RocksDB. At least PS_STORE_MIN_MEMORY */
-    struct ps_cold *cold;  /* taken: destroyed by ps_store_close */
+    struct ps_cold *cold;  /* taken when open succeeds: destroyed by ps_store_close */
     ps_wake_fn wake;       /* may be NULL */
     void *wake_context;
 } ps_store_options_t;
 
 typedef enum ps_batch_mode {
     PS_BATCH_READ,  /* absent rows get place 0 */
-    PS_BATCH_WRITE, /* absent rows get a new record with state ABSENT: the caller writes its floats and
-                       calls ps_store_mark_new */
+    PS_BATCH_WRITE, /* absent rows get a new record with state ABSENT: the caller writes its floats
+                       and calls ps_store_mark_new */
 } ps_batch_mode_t;
 
 /* Plain data, filled by the caller (upper part) and by prepare (lower part). */
@@ -82,7 +82,7 @@ typedef struct ps_batch {
     const uint64_t *hashes; /* n, psc_row_hash of each */
     ps_place_t *places;     /* n, caller's memory, borrowed until release */
 
-    bool pinned;     /* rows are pinned: release must unpin */
+    bool pinned; /* rows are pinned: release must unpin; false: the store does so when it must */
     uint64_t ticket; /* ready once the store's finished I/O reaches it; 0: at once */
 } ps_batch_t;
 
@@ -98,9 +98,9 @@ PSC_MUST_CHECK psc_status_t ps_store_open(const ps_store_options_t *options, ps_
 PSC_MUST_CHECK psc_status_t ps_store_close(ps_store_t *store, bool clean, psc_error_t *error);
 
 /*
- * Declares a table (number below 65,536) whose rows take row_bytes behind their header; record sizes
- * are rounded up to 64 bytes. Errors: INVALID_ARGUMENT (exists; a batch of 64 rows would not fit into
- * the budget: says how much memory would do), NO_MEMORY.
+ * Declares a table (number below 65,536) whose rows take row_bytes behind their header; record
+ * sizes are rounded up to 64 bytes. Errors: INVALID_ARGUMENT (exists; a batch of 64 rows would not
+ * fit into the budget: says how much memory would do), NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_store_table_add(ps_store_t *store, uint16_t table, size_t row_bytes,
                                                psc_error_t *error);
@@ -110,19 +110,29 @@ size_t ps_store_max_batch(const ps_store_t *store, uint16_t table);
 
 /*
  * Looks up all rows of the batch, starts reading what is missing, makes room. Nothing is held on
- * error. Errors: BUSY (no room now: try again after progress), IO, DISK_FULL, CORRUPT (the store has
- * failed; every later call says the same), INVALID_ARGUMENT (no such table, batch too large).
+ * error. "Absent" is as of this call: prepare a batch when it is its turn. BUSY passes by I/O and
+ * by the release of other batches: who holds batches while he tries must be able to finish them
+ * first. Errors: BUSY (no room now: try again after progress), IO, DISK_FULL, CORRUPT (the store
+ * has failed; every later call says the same), INVALID_ARGUMENT (no such table, batch too large).
  */
 PSC_MUST_CHECK psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch,
                                              psc_error_t *error);
 
-/* Whether a prepared batch may be used. */
-bool ps_store_ready(const ps_store_t *store, const ps_batch_t *batch);
+/*
+ * Whether a prepared batch may be used. When a READ batch becomes ready, the places of rows that
+ * the cold tier does not hold become 0. Never true once the store failed: see ps_store_poll.
+ */
+bool ps_store_ready(ps_store_t *store, ps_batch_t *batch);
 
-/* Ends the use of a prepared batch (ready or not). Absent places that were not made new are freed. */
+/*
+ * Ends the use of a prepared batch (ready or not). Absent places that were not made new are freed.
+ * Releasing a batch that is not ready yet leaves its reads under way: a way to have rows fetched
+ * early.
+ */
 void ps_store_release(ps_store_t *store, ps_batch_t *batch);
 
-/* Takes finished I/O; true when anything was finished. Errors: as prepare, once the store failed. */
+/* Takes finished I/O; true when anything was finished. Errors: as prepare, once the store failed.
+ */
 PSC_MUST_CHECK psc_status_t ps_store_poll(ps_store_t *store, bool *progress_out,
                                           psc_error_t *error);
 
@@ -145,7 +155,8 @@ static inline void ps_store_mark_dirty(ps_row_header_t *row)
     row->flags |= PS_ROW_DIRTY;
 }
 
-/* An ABSENT row of a WRITE batch now has a value. */
+/* An ABSENT row of a WRITE batch now has a value; marks it dirty too. Its header was all zero but
+ * for id and table. */
 void ps_store_mark_new(ps_store_t *store, ps_row_header_t *row);
 
 /* Counters for statistics; all since the start. */

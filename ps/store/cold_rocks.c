@@ -1,0 +1,306 @@
+/*
+ * The cold tier in RocksDB: the only file that knows it.
+ *
+ * What is stored: one column family; the key says table, slot, id, so a table, and a slot in it, is
+ * a key range; the value is a row record. Ids are spread by nothing but their order, so blocks hold
+ * neighbours; reads are random points.
+ *
+ * Memory is bounded by what open is given, M: two thirds for memtables (two of a third each: one
+ * filling, one being flushed; db_write_buffer_size over both), one third for the block cache, which
+ * holds index and filter blocks as well. The cache has no strict limit: its refusal would be an
+ * error in the middle of a read. Instead at most 64 keys are read at a time, so that it can go over
+ * by 64 blocks at the most. Indexes and filters are partitioned into blocks of 4 KiB, or those of a
+ * large file would fill a small cache alone. The table cache is bounded by max_open_files. What
+ * comes on top is one batch being written and the buffers of one compaction.
+ *
+ * The write-ahead log is written, not synced: rows survive the death of the process; sync() makes
+ * them survive that of the machine.
+ *
+ * Errors: text of RocksDB becomes a code here, and is freed here. One thread calls read, write and
+ * sync (the store's I/O thread); RocksDB has two background threads of its own.
+ */
+#include "ps/store/cold.h"
+
+#include "common/alloc.h"
+
+#include <rocksdb/c.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define MIB ((uint64_t)1 << 20)
+#define READ_CHUNK 64
+
+typedef struct rocks_tier {
+    ps_cold_t cold;
+    char *dir;
+    rocksdb_options_t *options;
+    rocksdb_readoptions_t *read_options;
+    rocksdb_writeoptions_t *write_options;
+    rocksdb_cache_t *cache;
+    rocksdb_t *db;
+    rocksdb_column_family_handle_t *family;
+    rocksdb_writebatch_t *batch;
+} rocks_tier_t;
+
+uint64_t ps_cold_rocks_memory(uint64_t memory_bytes)
+{
+    uint64_t bytes = memory_bytes / 8;
+    if (bytes < 3 * MIB)
+        bytes = 3 * MIB;
+    if (bytes > 1024 * MIB)
+        bytes = 1024 * MIB;
+    return bytes;
+}
+
+/* Translates and frees text. */
+static psc_status_t rocks_error(psc_error_t *error, const char *what, const char *dir, char *text)
+{
+    psc_status_t code = PSC_IO;
+    if (strstr(text, "No space left") != NULL || strstr(text, "Disk quota exceeded") != NULL)
+        code = PSC_DISK_FULL;
+    else if (strstr(text, "While lock file") != NULL || strstr(text, "lock hold by") != NULL)
+        code = PSC_IN_USE;
+    else if (strncmp(text, "Corruption", 10) == 0)
+        code = PSC_CORRUPT;
+    (void)psc_error_set(error, code, "%s %s: %s", what, dir, text);
+    rocksdb_free(text);
+    return code;
+}
+
+/* Reads n <= READ_CHUNK sorted keys. */
+static psc_status_t read_chunk(rocks_tier_t *tier, ps_cold_read_t *reads, size_t n,
+                               psc_error_t *error)
+{
+    const char *keys[READ_CHUNK];
+    size_t sizes[READ_CHUNK];
+    rocksdb_pinnableslice_t *values[READ_CHUNK];
+    char *texts[READ_CHUNK];
+    for (size_t i = 0; i < n; i++) {
+        keys[i] = (const char *)reads[i].key;
+        sizes[i] = PS_COLD_KEY_BYTES;
+        values[i] = NULL;
+        texts[i] = NULL;
+    }
+    rocksdb_batched_multi_get_cf(tier->db, tier->read_options, tier->family, n, keys, sizes, values,
+                                 texts, true);
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; i < n; i++) {
+        if (texts[i] != NULL) {
+            if (st == PSC_OK)
+                st = rocks_error(error, "reading from", tier->dir, texts[i]);
+            else
+                rocksdb_free(texts[i]);
+        }
+        reads[i].found = values[i] != NULL;
+        if (values[i] == NULL)
+            continue;
+        size_t size;
+        const char *value = rocksdb_pinnableslice_value(values[i], &size);
+        if (size == reads[i].size)
+            memcpy(reads[i].record, value, size);
+        else if (st == PSC_OK)
+            st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes, not %zu",
+                               tier->dir, size, reads[i].size);
+        rocksdb_pinnableslice_destroy(values[i]);
+    }
+    return st;
+}
+
+static psc_status_t rocks_read(ps_cold_t *cold, ps_cold_read_t *reads, size_t n, psc_error_t *error)
+{
+    rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; st == PSC_OK && i < n; i += READ_CHUNK)
+        st = read_chunk(tier, reads + i, n - i < READ_CHUNK ? n - i : READ_CHUNK, error);
+    return st;
+}
+
+static psc_status_t rocks_write(ps_cold_t *cold, const ps_cold_write_t *writes, size_t n,
+                                psc_error_t *error)
+{
+    rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
+    rocksdb_writebatch_clear(tier->batch);
+    for (size_t i = 0; i < n; i++)
+        rocksdb_writebatch_put_cf(tier->batch, tier->family, (const char *)writes[i].key,
+                                  PS_COLD_KEY_BYTES, (const char *)writes[i].record,
+                                  writes[i].size);
+    char *text = NULL;
+    rocksdb_write(tier->db, tier->write_options, tier->batch, &text);
+    return text == NULL ? PSC_OK : rocks_error(error, "writing to", tier->dir, text);
+}
+
+static psc_status_t rocks_sync(ps_cold_t *cold, psc_error_t *error)
+{
+    rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
+    char *text = NULL;
+    rocksdb_flush_wal(tier->db, 1, &text);
+    return text == NULL ? PSC_OK : rocks_error(error, "syncing", tier->dir, text);
+}
+
+/* Takes what was made so far. Handles before the database: it would abort otherwise. */
+static void rocks_destroy(ps_cold_t *cold)
+{
+    if (cold == NULL)
+        return;
+    rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
+    if (tier->batch != NULL)
+        rocksdb_writebatch_destroy(tier->batch);
+    if (tier->family != NULL)
+        rocksdb_column_family_handle_destroy(tier->family);
+    if (tier->db != NULL)
+        rocksdb_close(tier->db);
+    if (tier->read_options != NULL)
+        rocksdb_readoptions_destroy(tier->read_options);
+    if (tier->write_options != NULL)
+        rocksdb_writeoptions_destroy(tier->write_options);
+    if (tier->options != NULL)
+        rocksdb_options_destroy(tier->options);
+    if (tier->cache != NULL)
+        rocksdb_cache_destroy(tier->cache);
+    psc_free(tier->dir);
+    psc_free(tier);
+}
+
+static const ps_cold_ops_t rocks_ops = {
+    .name = "RocksDB",
+    .read = rocks_read,
+    .write = rocks_write,
+    .sync = rocks_sync,
+    .destroy = rocks_destroy,
+};
+
+/* Files that RocksDB may hold open: each costs some 10 KiB of memory and a descriptor. */
+static int max_open_files(uint64_t memory_bytes)
+{
+    uint64_t n = 32 + memory_bytes / MIB * 4;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        n > limit.rlim_cur / 4)
+        n = limit.rlim_cur / 4;
+    if (n > 2048)
+        n = 2048;
+    return n < 24 ? 24 : (int)n;
+}
+
+/* How tables (files) look: for random reads of single rows. */
+static rocksdb_block_based_table_options_t *table_options(rocksdb_cache_t *cache)
+{
+    rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
+    /* A read fetches one row: the smaller the block, the less is read for nothing; below 4 KiB the
+       index grows and the disk reads 4 KiB anyway. A larger row gets a block of its own. */
+    rocksdb_block_based_options_set_block_size(table, 4096);
+    /* 10 bits a key: 1% of the reads of absent rows touch data. Taken by the options. */
+    rocksdb_block_based_options_set_filter_policy(table,
+                                                  rocksdb_filterpolicy_create_bloom_full(10));
+    rocksdb_block_based_options_set_format_version(table, 5);
+    rocksdb_block_based_options_set_block_cache(table, cache);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
+    rocksdb_block_based_options_set_cache_index_and_filter_blocks_with_high_priority(table, 1);
+    rocksdb_block_based_options_set_index_type(
+        table, rocksdb_block_based_table_index_type_two_level_index_search);
+    rocksdb_block_based_options_set_partition_filters(table, 1);
+    rocksdb_block_based_options_set_metadata_block_size(table, 4096);
+    rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
+    return table;
+}
+
+static void set_options(rocksdb_options_t *options, uint64_t memory_bytes)
+{
+    uint64_t buffer = memory_bytes / 3;
+    if (buffer > 64 * MIB)
+        buffer = 64 * MIB;
+    rocksdb_options_set_create_if_missing(options, 1);
+    rocksdb_options_set_paranoid_checks(options, 1);
+    rocksdb_options_set_compression(options, rocksdb_no_compression); /* floats do not shrink */
+    rocksdb_options_set_write_buffer_size(options, (size_t)buffer);
+    rocksdb_options_set_max_write_buffer_number(options, 2);
+    rocksdb_options_set_db_write_buffer_size(options, (size_t)(2 * buffer));
+    /* Level 1 holds as much as level 0 gets before it is compacted, times two, so that a compaction
+       of these never rewrites much more than it brings; files grow with the level, so that there
+       are few of them. */
+    rocksdb_options_set_level0_file_num_compaction_trigger(options, 4);
+    rocksdb_options_set_level0_slowdown_writes_trigger(options, 20);
+    rocksdb_options_set_level0_stop_writes_trigger(options, 36);
+    rocksdb_options_set_max_bytes_for_level_base(options, 8 * buffer);
+    rocksdb_options_set_target_file_size_base(options,
+                                              4 * buffer < 64 * MIB ? 4 * buffer : 64 * MIB);
+    rocksdb_options_set_target_file_size_multiplier(options, 2);
+    rocksdb_options_set_max_total_wal_size(options, 8 * buffer);
+    rocksdb_options_set_max_background_jobs(options, 2);
+    rocksdb_options_set_max_open_files(options, max_open_files(memory_bytes));
+    rocksdb_options_set_max_file_opening_threads(options, 1);
+    rocksdb_options_set_skip_stats_update_on_db_open(options, 1);
+    /* Its log: warnings only, two files of 1 MiB. */
+    rocksdb_options_set_info_log_level(options, 2);
+    rocksdb_options_set_max_log_file_size(options, MIB);
+    rocksdb_options_set_keep_log_file_num(options, 2);
+    rocksdb_options_set_stats_dump_period_sec(options, 0);
+    rocksdb_options_set_stats_persist_period_sec(options, 0);
+}
+
+static rocksdb_cache_t *create_cache(uint64_t bytes)
+{
+    rocksdb_lru_cache_options_t *options = rocksdb_lru_cache_options_create();
+    rocksdb_lru_cache_options_set_capacity(options, (size_t)bytes);
+    /* One reader and a compaction: shards would only divide a small cache further. */
+    rocksdb_lru_cache_options_set_num_shard_bits(options, 0);
+    rocksdb_cache_t *cache = rocksdb_cache_create_lru_opts(options);
+    rocksdb_lru_cache_options_destroy(options);
+    return cache;
+}
+
+static bool is_empty(rocks_tier_t *tier)
+{
+    rocksdb_iterator_t *iterator =
+        rocksdb_create_iterator_cf(tier->db, tier->read_options, tier->family);
+    rocksdb_iter_seek_to_first(iterator);
+    char *text = NULL;
+    rocksdb_iter_get_error(iterator, &text);
+    bool empty = !rocksdb_iter_valid(iterator) && text == NULL;
+    rocksdb_free(text); /* an error will show up again at the first read */
+    rocksdb_iter_destroy(iterator);
+    return empty;
+}
+
+psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_t **cold_out,
+                                psc_error_t *error)
+{
+    rocks_tier_t *tier = psc_alloc_zeroed(1, sizeof *tier);
+    if (tier == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a RocksDB tier");
+    tier->cold.ops = &rocks_ops;
+    tier->dir = psc_strdup(dir);
+    if (tier->dir == NULL) {
+        rocks_destroy(&tier->cold);
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a RocksDB tier");
+    }
+    if (memory_bytes < 3 * MIB)
+        memory_bytes = 3 * MIB;
+    uint64_t buffer = memory_bytes / 3;
+    tier->cache = create_cache(memory_bytes - 2 * (buffer < 64 * MIB ? buffer : 64 * MIB));
+    tier->options = rocksdb_options_create();
+    set_options(tier->options, memory_bytes);
+    rocksdb_block_based_table_options_t *table = table_options(tier->cache);
+    rocksdb_options_set_block_based_table_factory(tier->options, table);
+    rocksdb_block_based_options_destroy(table);
+    tier->read_options = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_verify_checksums(tier->read_options, 1);
+    tier->write_options = rocksdb_writeoptions_create();
+    tier->batch = rocksdb_writebatch_create();
+
+    const char *names[] = {"default"};
+    const rocksdb_options_t *family_options[] = {tier->options};
+    char *text = NULL;
+    tier->db = rocksdb_open_column_families(tier->options, dir, 1, names, family_options,
+                                            &tier->family, &text);
+    if (text != NULL) {
+        psc_status_t st = rocks_error(error, "opening", dir, text);
+        tier->db = NULL;
+        tier->family = NULL;
+        rocks_destroy(&tier->cold);
+        return st;
+    }
+    tier->cold.was_empty = is_empty(tier);
+    *cold_out = &tier->cold;
+    return PSC_OK;
+}

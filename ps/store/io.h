@@ -1,0 +1,115 @@
+/*
+ * The store's I/O thread: read and write jobs, one after another in the order of submission, and
+ * their way back to the owner. All memory of jobs is taken at the start: when there is no free job,
+ * the owner waits.
+ *
+ *     job = ps_io_write_job(io);                    // NULL: all under way
+ *     ps_io_add_write(io, job, row, size, slot);    // false: full
+ *     number = ps_io_submit(io, job);
+ *     while ((job = ps_io_next(io)) != NULL) ... ps_io_put(io, job);
+ *
+ * After the first failure every later job fails with the same error, unperformed: a read that came
+ * after a lost write could find an old row.
+ */
+#ifndef PS_STORE_IO_H
+#define PS_STORE_IO_H
+
+#include "common/queue.h"
+#include "ps/store/cold.h"
+#include "ps/store/store.h"
+
+#define PS_IO_JOB_READS 512
+
+typedef struct ps_io ps_io_t;
+
+typedef enum ps_io_kind {
+    PS_IO_READ,
+    PS_IO_WRITE,
+    PS_IO_SYNC,
+} ps_io_kind_t;
+
+typedef struct ps_io_read {
+    ps_place_t place;
+    uint32_t slot : 31;
+    uint32_t found : 1; /* out */
+} ps_io_read_t;
+
+typedef struct ps_io_write {
+    uint32_t offset, size; /* in bytes */
+    uint32_t slot;
+} ps_io_write_t;
+
+/* One job belongs to the owner until it is submitted and after it came back. */
+typedef struct ps_io_job {
+    psc_queue_node_t node;
+    ps_io_kind_t kind;
+    psc_status_t status; /* out */
+    uint64_t number;
+    size_t n;            /* reads or writes */
+    ps_io_read_t *reads; /* READ: rows of one table, [PS_IO_JOB_READS] */
+    size_t record_bytes; /* READ: header and row, as on disk */
+    ps_io_write_t *writes;
+    uint8_t *bytes; /* WRITE: the records */
+    size_t used;
+    struct ps_io_job *next_free;
+} ps_io_job_t;
+
+typedef struct ps_io_options {
+    ps_cold_t *cold; /* borrowed */
+    uint8_t *base;   /* of the rows */
+    size_t n_read_jobs, n_write_jobs;
+    size_t job_bytes; /* of a write job; no record is larger */
+    ps_wake_fn wake;
+    void *wake_context;
+} ps_io_options_t;
+
+/* What a start with these numbers takes. */
+size_t ps_io_memory(size_t n_read_jobs, size_t n_write_jobs, size_t job_bytes);
+
+/* Starts the thread. Errors: NO_MEMORY, IO. Gives. */
+PSC_MUST_CHECK psc_status_t ps_io_start(const ps_io_options_t *options, ps_io_t **io_out,
+                                        psc_error_t *error);
+
+/* Ends the thread after the jobs that were submitted; frees. NULL is a no-op. */
+void ps_io_stop(ps_io_t *io);
+
+/* A free job, empty; NULL when all are under way. */
+ps_io_job_t *ps_io_read_job(ps_io_t *io);
+ps_io_job_t *ps_io_write_job(ps_io_t *io);
+/* How many there are. */
+size_t ps_io_free_writes(const ps_io_t *io);
+
+/* Gives a job back that is not under way. */
+void ps_io_put(ps_io_t *io, ps_io_job_t *job);
+
+/* False when the job is full. */
+bool ps_io_add_read(ps_io_job_t *job, ps_place_t place, uint32_t slot);
+/* Copies the row; the copy's header says present, clean, not pinned. */
+bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row, size_t size,
+                     uint32_t slot);
+
+/*
+ * Takes the job until it comes back. Returns its number: 1, 2, ... While a READ job is under way
+ * the thread writes those parts of its rows that come from disk, and the owner leaves these alone:
+ * version to last_clock, and the bytes behind the header.
+ */
+uint64_t ps_io_submit(ps_io_t *io, ps_io_job_t *job);
+
+/* Submits "all that was written so far reaches the disk". Errors: NO_MEMORY never; BUSY while an
+ * earlier sync is under way. */
+PSC_MUST_CHECK psc_status_t ps_io_submit_sync(ps_io_t *io, psc_error_t *error);
+
+/* The next finished job, in the order of submission, or NULL. Not for sync: it is put by itself. */
+ps_io_job_t *ps_io_next(ps_io_t *io);
+
+/* Sleeps until ps_io_next has something, when anything is under way. */
+void ps_io_wait(ps_io_t *io);
+
+/* Numbers of the last job submitted and the last that came back. */
+uint64_t ps_io_submitted(const ps_io_t *io);
+uint64_t ps_io_finished(const ps_io_t *io);
+
+/* The first failure, once a job came back with one. */
+const psc_error_t *ps_io_error(const ps_io_t *io);
+
+#endif

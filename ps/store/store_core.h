@@ -1,0 +1,50 @@
+/* What store.c and room.c share: the store itself. For these two alone. */
+#ifndef PS_STORE_STORE_CORE_H
+#define PS_STORE_STORE_CORE_H
+
+#include "ps/store/evict.h"
+#include "ps/store/index.h"
+#include "ps/store/io.h"
+#include "ps/store/slab.h"
+
+/* How a budget is divided; see store.c. */
+typedef struct ps_store_layout {
+    uint64_t rows_bytes; /* pages of rows, their part of the index included */
+    size_t page_bytes;
+    size_t n_read_jobs, n_write_jobs;
+} ps_store_layout_t;
+
+typedef struct ps_store_table {
+    uint16_t number;
+    bool cold_empty; /* the cold tier holds none of its rows, nor will by what is under way */
+    uint32_t class_id;
+    size_t value_bytes; /* header and row, as on disk */
+    size_t max_batch;
+    ps_index_t *index;
+} ps_store_table_t;
+
+/* The last prepared batch, while its rows are not pinned. */
+typedef struct ps_store_held {
+    const ps_place_t *places; /* NULL: there is none */
+    size_t n;
+} ps_store_held_t;
+
+struct ps_store {
+    uint64_t memory_bytes;
+    ps_store_layout_t layout;
+    ps_cold_t *cold;
+    ps_slab_t *slab;
+    uint8_t *base;
+    ps_io_t *io;
+    ps_store_table_t **tables; /* [n_tables], by number; NULL: not declared */
+    uint32_t n_tables;
+    ps_evict_hand_t *hands; /* one per class */
+    uint32_t n_hands;
+    ps_io_job_t *write_job; /* being filled, or NULL */
+    ps_io_job_t *read_jobs; /* of the batch being prepared; linked by next_free, newest first */
+    ps_store_held_t held;
+    psc_error_t failure; /* code PSC_OK while all is well */
+    ps_store_counters_t counters;
+};
+
+#endif
