@@ -10,15 +10,11 @@
 #include "ps/serve/serve.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push,
                                  psc_error_t *error)
 {
-    if (push->kind == PSP_PUSH_GRADIENT && !isfinite(push->learning_rate))
-        return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "push to table %.80s: the learning rate is not finite", table->name);
-    /* Rows that came unaligned were copied with the request. */
+    /* Rows that came unaligned were copied with the request; the rate was checked when unpacked. */
     size_t bad =
         ps_rows_find_nonfinite((const float *)(const void *)push->rows, push->n, push->dim);
     if (bad == push->n)
