@@ -108,8 +108,10 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
     if (st != PSC_OK)
         return st;
     st = ps_store_open(&store_options, &server->store, error);
-    if (st != PSC_OK)
+    if (st != PSC_OK) {
+        store_options.cold->ops->destroy(store_options.cold);
         return st;
+    }
     ps_shard_options_t shard_options = {
         .store = server->store,
         .pool = options->pool,

@@ -53,9 +53,9 @@ static psc_status_t script_send(psp_transport_t *t, uint32_t peer, psp_buffer_t 
         return psc_error_set(error, PSC_PEER_GONE, "gone");
     }
     psp_message_t reply;
-    assert_int_equal(psp_message_unpack(s->scratch, buffer->kind, buffer->data, buffer->size,
-                                        &reply, NULL),
-                     PSC_OK);
+    assert_int_equal(
+        psp_message_unpack(s->scratch, buffer->kind, buffer->data, buffer->size, &reply, NULL),
+        PSC_OK);
     s->replies++;
     s->refused += reply.reply.error.code != PSC_OK;
     if (reply.kind == PSP_HELLO_REPLY)
@@ -79,8 +79,7 @@ static psp_buffer_t *pack_next(script_t *s)
     uint8_t *ids, *rows;
     const uint64_t id = 99;
     static const float ones[D] = {1, 1, 1, 1};
-    psp_push_t push = {
-        .table = 1, .table_epoch = 1, .kind = PSP_PUSH_DELTA, .dim = D, .n = 1};
+    psp_push_t push = {.table = 1, .table_epoch = 1, .kind = PSP_PUSH_DELTA, .dim = D, .n = 1};
     switch (s->step) {
     case 0:
         message.kind = PSP_HELLO;
@@ -294,7 +293,7 @@ static void a_start_that_fails_leaves_nothing(void **state)
     f->options.memory_bytes = PS_STORE_MIN_MEMORY;
     psc_status_t st = PSC_NO_MEMORY;
     for (unsigned long n = 1; st != PSC_OK; n++) {
-        assert_true(n < 500);
+        assert_true(n < 200);
         psc_alloc_fail_at(n);
         st = ps_server_open(&f->options, &f->server, &error);
         psc_alloc_fail_at(0);
