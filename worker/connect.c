@@ -85,11 +85,11 @@ int embps_connect_mpi(const void *comm, embps_client_t **client_out, embps_error
         return psw_error_export(&what, error);
     bool reporter;
     st = psp_mpi_job_agree_all(job, &what, &reporter);
-    if (st == PSC_OK)
-        st = connect_job(job, true, client_out, &what);
-    else
+    if (st != PSC_OK) {
         psp_mpi_job_destroy(job); /* all ranks have the same error, and all do this */
-    return psw_error_export(&what, error);
+        return psw_error_export(&what, error);
+    }
+    return connect_job(job, true, client_out, &what) == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
 int embps_connect_local_many(const embps_local_options_t *options, embps_client_t **clients_out,

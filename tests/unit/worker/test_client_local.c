@@ -190,7 +190,7 @@ static void rows_match_a_dictionary_bit_for_bit(void **state)
 static void a_batch_larger_than_all_windows_passes(void **state)
 {
     (void)state;
-    enum { MANY = 120000, DIM = 64 };
+    enum { MANY = 50000, DIM = 64 };
     fixture_t f = fixture_open();
     embps_table_t *table = open_table(f.client, "wide", DIM);
     uint64_t *ids = calloc(MANY, sizeof *ids);
