@@ -70,6 +70,7 @@ COVERED_BY = [
     ("worker/train/kernel.c", "tests/unit/worker/train/test_window.c", "tables of window.c"),
     ("worker/train/window_reference.c", "tests/unit/worker/train/test_window.c",
      "what window.c is compared with"),
+    ("worker/tool/", "tests/unit/worker/tool/test_eval.c", "sub-commands over shared parts"),
     ("worker/vectors/", "tests/unit/worker/vectors/test_vectors_file.c", "writer against reader"),
     ("worker/issue.c", "tests/unit/worker/test_core.c", "what the core is driven with"),
     ("worker/pending.c", "tests/unit/worker/test_core.c", "the requests of the core"),

@@ -3,11 +3,7 @@
 
 #include "tests/support/test_seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-/* cmocka needs the four above first. */
-#include <cmocka.h>
+#include "tests/support/cmocka.h"
 #include <math.h>
 #include <string.h>
 

@@ -4,11 +4,7 @@
 #include "common/alloc.h"
 #include "tests/support/test_seed.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-/* cmocka needs the four above first. */
-#include <cmocka.h>
+#include "tests/support/cmocka.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,0 +1,17 @@
+/*
+ * The sub-commands of the tool `embps`; each is a program of its own with its options.
+ *
+ * argv[0] is the name of the sub-command. Results go to standard output. Errors: INVALID_ARGUMENT
+ * for the command line; NOT_FOUND for unknown words; what reading files gives; IO or DISK_FULL when
+ * the output could not be written.
+ */
+#ifndef WORKER_TOOL_COMMANDS_H
+#define WORKER_TOOL_COMMANDS_H
+
+#include "common/status.h"
+
+PSC_MUST_CHECK psc_status_t psw_tool_nearest(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_tool_analogy(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_tool_eval(int argc, char *const argv[], psc_error_t *error);
+
+#endif

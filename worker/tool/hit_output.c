@@ -1,0 +1,112 @@
+/*
+ * Output of the tool. Text is printed at once, JSON as one value at the end. Words are bytes of any
+ * kind; text prints them as they are, JSON must be UTF-8.
+ */
+#include "worker/tool/hit_output.h"
+
+#include "common/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+json_t *psw_json_text(const char *bytes, size_t size)
+{
+    json_t *text = json_stringn(bytes, size);
+    if (text != NULL)
+        return text;
+    /* Not UTF-8 (or no memory, which then shows below). */
+    char *clean = psc_alloc_array(size + 1, 3);
+    if (clean == NULL)
+        return NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < size; i++) {
+        if ((unsigned char)bytes[i] < 0x80) {
+            clean[n++] = bytes[i];
+        } else {
+            memcpy(clean + n, "\xef\xbf\xbd", 3);
+            n += 3;
+        }
+    }
+    text = json_stringn(clean, n);
+    psc_free(clean);
+    return text;
+}
+
+psc_status_t psw_output_flush(psc_error_t *error)
+{
+    errno = 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return psc_error_set_errno(error, errno != 0 ? errno : EIO, "cannot write the output");
+    return PSC_OK;
+}
+
+psc_status_t psw_json_print(json_t *value, psc_error_t *error)
+{
+    if (value == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for JSON");
+    bool written = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) == 0;
+    json_decref(value);
+    if (written)
+        written = fputc('\n', stdout) != EOF;
+    psc_status_t st = psw_output_flush(error);
+    if (st == PSC_OK && !written)
+        st = psc_error_set(error, PSC_IO, "cannot write the output");
+    return st;
+}
+
+psc_status_t psw_hit_output_start(psw_hit_output_t *output, bool as_json, psc_error_t *error)
+{
+    output->as_json = as_json;
+    output->array = as_json ? json_array() : NULL;
+    if (as_json && output->array == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for JSON");
+    return PSC_OK;
+}
+
+static void print_text(const char *query, const psw_vectors_t *vectors, const psw_hit_t *hits,
+                       size_t n)
+{
+    (void)printf("%s\n", query);
+    for (size_t k = 0; k < n; k++) {
+        size_t size;
+        const char *word = psw_vectors_word(vectors, hits[k].row, &size);
+        (void)printf("  %7.4f  ", (double)hits[k].score);
+        (void)fwrite(word, 1, size, stdout);
+        (void)putchar('\n');
+    }
+}
+
+psc_status_t psw_hit_output_add(psw_hit_output_t *output, const char *query,
+                                const psw_vectors_t *vectors, const psw_hit_t *hits, size_t n,
+                                psc_error_t *error)
+{
+    if (!output->as_json) {
+        print_text(query, vectors, hits, n);
+        return PSC_OK;
+    }
+    json_t *list = json_array();
+    bool ok = list != NULL;
+    for (size_t k = 0; ok && k < n; k++) {
+        size_t size;
+        const char *word = psw_vectors_word(vectors, hits[k].row, &size);
+        json_t *hit = json_pack("{s:o, s:f}", "word", psw_json_text(word, size), "cosine",
+                                (double)hits[k].score);
+        ok = hit != NULL && json_array_append_new(list, hit) == 0;
+    }
+    if (ok) {
+        json_t *entry =
+            json_pack("{s:o, s:O}", "query", psw_json_text(query, strlen(query)), "hits", list);
+        ok = entry != NULL && json_array_append_new(output->array, entry) == 0;
+    }
+    json_decref(list);
+    return ok ? PSC_OK : psc_error_set(error, PSC_NO_MEMORY, "no memory for JSON");
+}
+
+psc_status_t psw_hit_output_finish(psw_hit_output_t *output, psc_status_t st, psc_error_t *error)
+{
+    if (st != PSC_OK) {
+        json_decref(output->array);
+        return st;
+    }
+    return output->as_json ? psw_json_print(output->array, error) : psw_output_flush(error);
+}

@@ -1,0 +1,53 @@
+/* The tool `embps`: chooses the sub-command, prints its error once, exits with its code. */
+#include "common/log.h"
+#include "worker/tool/commands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    psc_status_t (*run)(int argc, char *const argv[], psc_error_t *error);
+    const char *summary;
+} commands[] = {
+    {"nearest", psw_tool_nearest, "nearest words of words"},
+    {"analogy", psw_tool_analogy, "A is to B as C is to what?"},
+    {"eval", psw_tool_eval, "similarity and analogy tests of a vector file"},
+};
+enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void print_help(void)
+{
+    (void)printf("embps - looks at word vectors\n\nusage: embps COMMAND [options]\n\n");
+    for (size_t k = 0; k < N_COMMANDS; k++)
+        (void)printf("  %-10s%s\n", commands[k].name, commands[k].summary);
+    (void)printf("\nembps COMMAND --help tells the options of a command.\n");
+}
+
+int main(int argc, char *argv[])
+{
+    psc_log_set_level(PSC_LOG_WARN);
+    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
+        print_help();
+        return EXIT_SUCCESS;
+    }
+    if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
+        (void)printf("embps %s\n", EMBPS_VERSION);
+        return EXIT_SUCCESS;
+    }
+    for (size_t k = 0; argc >= 2 && k < N_COMMANDS; k++) {
+        if (strcmp(argv[1], commands[k].name) != 0)
+            continue;
+        psc_error_t error = PSC_ERROR_INIT;
+        psc_status_t st = commands[k].run(argc - 1, argv + 1, &error);
+        if (st != PSC_OK)
+            psc_log(PSC_LOG_ERROR, "%s", error.message);
+        return (int)st;
+    }
+    if (argc >= 2)
+        psc_log(PSC_LOG_ERROR, "no command \"%s\"; embps --help lists them", argv[1]);
+    else
+        psc_log(PSC_LOG_ERROR, "no command given; embps --help lists them");
+    return PSC_INVALID_ARGUMENT;
+}
