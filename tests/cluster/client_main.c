@@ -260,6 +260,15 @@ static void connect(const char *data, embps_client_t **client_out)
     }
 }
 
+static void run_alone(void)
+{
+    MPI_Comm comm = MPI_COMM_WORLD;
+    embps_client_t *client = NULL;
+    REQUIRE(embps_connect_mpi(&comm, &client, &test_error) == EMBPS_INVALID_ARGUMENT);
+    REQUIRE(strstr(test_error.message, "server") != NULL);
+    REQUIRE(embps_connect_mpi(NULL, &client, &test_error) == EMBPS_INVALID_ARGUMENT);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -269,6 +278,11 @@ int main(int argc, char **argv)
     embps_client_t *client = NULL;
     const char *mode = argc > 1 ? argv[1] : "";
     const size_t n_ids = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 1;
+    if (strcmp(mode, "alone") == 0) {
+        run_alone();
+        MPI_Finalize();
+        return 0;
+    }
     connect(local ? argv[4] : NULL, &client);
     if (strcmp(mode, "one") == 0 && argc > 3)
         run_one(client, n_ids, argv[3]);

@@ -36,3 +36,8 @@ run 2 2 many 200
 run 3 2 many 200
 run 5 2 many 1
 run 2 1 refused
+
+if ! timeout 60 mpirun --oversubscribe --bind-to none -n 2 "$client" alone >"$dir/log-alone" 2>&1; then
+    cat "$dir/log-alone"
+    exit 1
+fi

@@ -1,6 +1,7 @@
 /* The public calls over a server in this process, against a dictionary. */
 #include "embps.h"
 
+#include "common/alloc.h"
 #include "worker/client.h"
 
 #include "tests/support/cmocka.h"
@@ -9,7 +10,9 @@
 
 #include <math.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 
 enum { D = 7, IDS = 300, N = 150 };
 
@@ -355,6 +358,75 @@ static void close_finishes_what_is_under_way(void **state)
     test_scratch_destroy(f.folder);
 }
 
+/* Whatever allocation fails on whichever thread: an error in words or a whole client, no hang. */
+static void a_connection_short_of_memory_fails_clean(void **state)
+{
+    (void)state;
+    enum { STRIDE = 3 };
+    bool failed = true;
+    for (unsigned long n = 1; failed; n += STRIDE) {
+        char *folder = test_scratch_create();
+        embps_local_options_t options = local_options(folder, 2);
+        embps_client_t *clients[2] = {NULL, NULL};
+        embps_error_t error = {0};
+        psc_alloc_fail_at(n);
+        int code = embps_connect_local_many(&options, clients, &error);
+        failed = psc_alloc_count() >= n;
+        psc_alloc_fail_at(0);
+        if (code == 0) {
+            for (size_t i = 0; i < 2; i++)
+                assert_int_equal(embps_close(clients[i], NULL), 0);
+        } else {
+            assert_int_equal(code, EMBPS_NO_MEMORY);
+            assert_true(strlen(error.message) > 5);
+        }
+        test_scratch_destroy(folder);
+        assert_true(n < 5000);
+    }
+}
+
+/* Files may not grow: the server ends with an error, which every later call of every client gets.
+ */
+static void a_server_that_cannot_write_ends_its_clients_in_words(void **state)
+{
+    (void)state;
+    enum { WIDE = 64, MANY = 4000, MOST = 500 };
+    char *folder = test_scratch_create();
+    embps_local_options_t options = local_options(folder, 2);
+    options.memory_bytes = (uint64_t)8 << 20;
+    embps_client_t *clients[2];
+    embps_error_t error;
+    embps_error_t again;
+    assert_int_equal(embps_connect_local_many(&options, clients, &error), 0);
+    embps_table_t *table = open_table(clients[0], "wide", WIDE);
+    embps_table_t *other = open_table(clients[1], "wide", WIDE);
+    struct rlimit before;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    const struct rlimit small = {.rlim_cur = 1 << 20, .rlim_max = before.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    uint64_t ids[MANY];
+    float *rows = calloc((size_t)MANY * WIDE, sizeof *rows);
+    assert_non_null(rows);
+    int code = 0;
+    for (uint64_t k = 0; k < MOST && code == 0; k++) {
+        for (size_t i = 0; i < MANY; i++)
+            ids[i] = k * MANY + i;
+        code = embps_push(table, EMBPS_ASSIGN, ids, MANY, rows, 0, &error);
+    }
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_true(code == EMBPS_IO || code == EMBPS_DISK_FULL);
+    assert_true(strlen(error.message) > 10);
+    assert_int_equal(embps_pull(table, ids, 1, rows, &again), code);
+    assert_int_equal(embps_pull(other, ids, 1, rows, &again), code);
+    assert_int_equal(embps_barrier(clients[1], &again), code);
+    assert_int_equal(embps_close(clients[0], &again), code);
+    assert_int_equal(embps_close(clients[1], &again), code);
+    assert_true(strlen(again.message) > 10);
+    free(rows);
+    test_scratch_destroy(folder);
+}
+
 typedef struct seen {
     uint64_t pulled, distinct, pushes, sent;
     size_t n;
@@ -496,6 +568,8 @@ int main(void)
         cmocka_unit_test(wrong_calls_are_refused_in_words),
         cmocka_unit_test(a_data_directory_serves_one_run),
         cmocka_unit_test(close_finishes_what_is_under_way),
+        cmocka_unit_test(a_connection_short_of_memory_fails_clean),
+        cmocka_unit_test(a_server_that_cannot_write_ends_its_clients_in_words),
         cmocka_unit_test(statistics_count_calls_and_bytes),
         cmocka_unit_test(many_clients_share_one_server),
     };
