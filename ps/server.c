@@ -24,6 +24,7 @@
 #include "common/alloc.h"
 #include "common/log.h"
 #include "ps/data_dir.h"
+#include "ps/serve/serve.h"
 #include "ps/store/cold.h"
 #include "ps/store/store.h"
 #include "ps/table/shard.h"
@@ -113,6 +114,7 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         return st;
     }
     ps_shard_options_t shard_options = {
+        .serve = ps_serve_functions,
         .store = server->store,
         .pool = options->pool,
         .reply = send_reply,

@@ -1,13 +1,13 @@
 /*
  * The table of initialisers: names to entries, and parameters checked once.
  *
- * A new initialiser is a file with one const ps_init_t, a line in entries.h and a line below.
+ * A new initialiser is a file with one const ps_init_t, a line in init_entries.h and a line below.
  * Checks that concern one parameter are in its bounds; what concerns several is the entry's own
  * `check`. Threads: all is const.
  */
 #include "ps/init/init.h"
 
-#include "ps/init/entries.h"
+#include "ps/init/init_entries.h"
 
 #include <string.h>
 

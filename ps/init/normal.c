@@ -9,7 +9,7 @@
  * is off for the whole build. Cost: about 20 multiplications and 1 division a column, and a
  * logarithm for 15% of them.
  */
-#include "ps/init/entries.h"
+#include "ps/init/init_entries.h"
 
 #include "common/rng.h"
 

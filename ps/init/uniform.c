@@ -5,7 +5,7 @@
  * the same everywhere; rounding of the last step may give high itself. Cost: a Philox block for
  * each four columns.
  */
-#include "ps/init/entries.h"
+#include "ps/init/init_entries.h"
 
 #include "common/rng.h"
 

@@ -4,7 +4,7 @@
  * The original tool computes (u - 0.5) / D with u in [0, 1); here u has 24 bits, so u - 0.5 is
  * exact and the division is the only rounding. Cost: a Philox block for each four columns.
  */
-#include "ps/init/entries.h"
+#include "ps/init/init_entries.h"
 
 #include "common/rng.h"
 

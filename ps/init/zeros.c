@@ -1,5 +1,5 @@
 /* All weights start at 0. For tables whose other side breaks the symmetry (word2vec's outputs). */
-#include "ps/init/entries.h"
+#include "ps/init/init_entries.h"
 
 #include <string.h>
 

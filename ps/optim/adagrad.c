@@ -8,7 +8,7 @@
  * since a zero gradient on an empty accumulator would be 0 / 0.
  * Cost: bound by the vector square root and division; see sgd.c for the shape of the loop.
  */
-#include "ps/optim/entries.h"
+#include "ps/optim/optim_entries.h"
 
 #include "common/vectors.h"
 

@@ -1,13 +1,13 @@
 /*
  * The table of optimizers: names to entries, and hyper-parameters checked once.
  *
- * A new optimizer is a file with one const ps_optim_t, a line in entries.h and a line below; the
- * tests run over the table, so they cover it by its being there. Parameters are checked in double,
- * as they came over the wire, and handed to kernels as float. Threads: all is const.
+ * A new optimizer is a file with one const ps_optim_t, a line in optim_entries.h and a line below;
+ * the tests run over the table, so they cover it by its being there. Parameters are checked in
+ * double, as they came over the wire, and handed to kernels as float. Threads: all is const.
  */
 #include "ps/optim/optim.h"
 
-#include "ps/optim/entries.h"
+#include "ps/optim/optim_entries.h"
 
 #include <string.h>
 

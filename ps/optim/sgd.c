@@ -6,7 +6,7 @@
  * the compiler turns it into vectors without -O3; every lane is independent, so bits do not depend
  * on the vector width.
  */
-#include "ps/optim/entries.h"
+#include "ps/optim/optim_entries.h"
 
 #include "common/vectors.h"
 

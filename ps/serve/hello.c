@@ -9,10 +9,11 @@
 
 #include <inttypes.h>
 
-psc_status_t ps_serve_hello(ps_shard_t *shard, uint32_t peer, const psp_message_t *message,
+psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                             psc_error_t *error)
 {
-    const psp_hello_t *hello = &message->u.hello;
+    const psp_hello_t *hello = &request->message.u.hello;
+    uint32_t peer = request->buffer->peer;
     if (hello->worker != peer || hello->n_workers != shard->options.n_workers)
         return psc_error_set(error, PSC_PROTOCOL,
                              "hello of worker %" PRIu32 " of %" PRIu32
@@ -24,18 +25,13 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, uint32_t peer, const psp_message_
         return st;
     psp_message_t reply = {
         .kind = PSP_HELLO_REPLY,
-        .reply = ps_shard_reply_header(shard, message),
         .u.hello_reply = {.cluster = shard->options.cluster,
-                          .session = shard->sessions.all[peer].id,
+                          .session = session->id,
                           .server = shard->options.rank,
                           .n_servers = shard->options.n_servers,
                           .map_epoch = shard->map.epoch,
                           .max_message_bytes = (uint32_t)shard->options.max_message_bytes,
                           .slot_owners = (const uint8_t *)shard->map.owner},
     };
-    psp_buffer_t *buffer;
-    st = psp_message_pack(shard->options.pool, &reply, &buffer, error);
-    if (st == PSC_OK)
-        ps_shard_send(shard, peer, buffer);
-    return st;
+    return ps_shard_reply(shard, request, &reply, error);
 }

@@ -1,6 +1,6 @@
 /*
- * The shard: takes messages, keeps each session's requests in order, and lets the functions of
- * ps/serve do what each asks for.
+ * The shard: takes messages, keeps each session's requests in order, and lets the functions that it
+ * was given (ps/serve) do what each asks for.
  *
  * Invariants. A request is in the queue of its session from arrival to reply, and replied to
  * exactly once: by its function (DONE), by the refusal that the function returned, or by the
@@ -19,7 +19,7 @@
 #include "ps/table/shard.h"
 
 #include "common/alloc.h"
-#include "ps/serve/serve.h"
+#include "ps/table/shard_state.h"
 
 #include <inttypes.h>
 
@@ -28,26 +28,10 @@
 #define STARVING_AFTER 16u
 #define IDLE_RETRY 8u /* polls without news after which waiting requests are tried all the same */
 
-static ps_serve_fn serve_function(psp_kind_t kind)
+/* Whether an error ends the shard rather than one request. */
+static bool is_fatal(psc_status_t code)
 {
-    switch (kind) {
-    case PSP_OPEN_TABLE:
-        return ps_serve_open_table;
-    case PSP_PULL:
-        return ps_serve_pull;
-    case PSP_PUSH:
-        return ps_serve_push;
-    case PSP_CLOCK:
-        return ps_serve_clock;
-    case PSP_BARRIER:
-        return ps_serve_barrier;
-    case PSP_STATS:
-        return ps_serve_stats;
-    case PSP_GOODBYE:
-        return ps_serve_goodbye;
-    default:
-        return NULL;
-    }
+    return code == PSC_IO || code == PSC_DISK_FULL || code == PSC_CORRUPT || code == PSC_NO_MEMORY;
 }
 
 psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **shard_out,
@@ -288,8 +272,9 @@ static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error
     while (session->head != NULL) {
         ps_request_t *request = session->head;
         psc_error_t refusal = PSC_ERROR_INIT;
-        psc_status_t st = serve_function(request->message.kind)(shard, session, request, &refusal);
-        if (st != PSC_OK && !ps_serve_is_fatal(st)) {
+        psc_status_t st =
+            shard->options.serve[request->message.kind](shard, session, request, &refusal);
+        if (st != PSC_OK && !is_fatal(st)) {
             shard->counters.refused++;
             st = ps_shard_reply_bare(shard, peer, request->message.kind,
                                      request->message.request.request, &refusal, &refusal);
@@ -326,17 +311,13 @@ static psc_status_t settle(ps_shard_t *shard, psc_error_t *error)
     return PSC_OK;
 }
 
-/* May this request be taken at all? Errors: PROTOCOL, saying what does not fit. */
+/* May this request be taken at all? (Its protocol was checked when it was unpacked.) Errors:
+ * PROTOCOL, saying what does not fit. */
 static psc_status_t admit(const ps_shard_t *shard, uint32_t peer, const psp_message_t *message,
                           psc_error_t *error)
 {
     const psp_request_header_t *header = &message->request;
     bool hello = message->kind == PSP_HELLO;
-    if (header->protocol != PSP_PROTOCOL_VERSION)
-        return psc_error_set(error, PSC_PROTOCOL,
-                             "this server speaks version %u of the protocol, the worker %" PRIu32
-                             ": use programs of one release",
-                             PSP_PROTOCOL_VERSION, header->protocol);
     if (header->cluster != shard->options.cluster && !(hello && header->cluster == 0))
         return psc_error_set(error, PSC_PROTOCOL,
                              "a request for run %016" PRIx64
@@ -387,7 +368,7 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
     psc_error_t refusal = PSC_ERROR_INIT;
     psc_status_t st = psp_message_unpack(shard->scratch, buffer->kind, buffer->data, buffer->size,
                                          &message, &refusal);
-    if (st != PSC_OK || psp_reply_kind(message.kind) == 0) {
+    if (st != PSC_OK || shard->options.serve[message.kind] == NULL) {
         shard->counters.malformed++;
         return refuse(shard, buffer, 0, &refusal, error);
     }
@@ -400,13 +381,6 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
         return shard->failure.code;
     }
     st = admit(shard, peer, &message, &refusal);
-    if (st == PSC_OK && message.kind == PSP_HELLO) {
-        st = ps_serve_hello(shard, peer, &message, &refusal);
-        if (st == PSC_OK) {
-            psp_buffer_put(buffer);
-            return PSC_OK;
-        }
-    }
     ps_request_t *request = NULL;
     if (st == PSC_OK)
         st = ps_request_create(&shard->requests, buffer, &message, &request, &refusal);

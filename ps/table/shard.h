@@ -16,9 +16,19 @@ typedef struct ps_shard ps_shard_t;
 /* Sends a reply. Takes buffer. Called on the owner thread from within shard calls. */
 typedef void (*ps_reply_fn)(void *context, uint32_t peer, psp_buffer_t *buffer);
 
+struct ps_session;
+struct ps_request;
+
+/* What a request kind does; ps/serve/serve.h says more, and has the table of them. */
+typedef psc_status_t (*ps_serve_fn)(ps_shard_t *shard, struct ps_session *session,
+                                    struct ps_request *request, psc_error_t *error);
+
+#define PS_KINDS 17u /* psp_kind_t values are below */
+
 typedef struct ps_shard_options {
-    ps_store_t *store; /* borrowed; outlives the shard */
-    psp_pool_t *pool;  /* borrowed */
+    const ps_serve_fn *serve; /* [PS_KINDS], by psp_kind_t: ps_serve_functions */
+    ps_store_t *store;        /* borrowed; outlives the shard */
+    psp_pool_t *pool;         /* borrowed */
     ps_reply_fn reply;
     void *reply_context;
     uint64_t cluster; /* id of this run; from another one requests are refused */

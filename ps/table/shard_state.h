@@ -10,7 +10,6 @@
 #include "ps/table/shard.h"
 
 #define PS_TABLES_MAX 65535u
-#define PS_KINDS 17u /* psp_kind_t values are below */
 
 /* Counters of ps/serve/stats.c; all since the start. */
 typedef struct ps_shard_counters {

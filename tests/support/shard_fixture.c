@@ -8,6 +8,7 @@
 
 #include "common/clock.h"
 #include "common/slots.h"
+#include "ps/serve/serve.h"
 #include "tests/support/cmocka.h"
 
 #include <sched.h>
@@ -36,7 +37,8 @@ void fixture_open(shard_fixture_t *f, const fixture_options_t *options)
     ps_store_options_t store_options = {.memory_bytes = options->memory_bytes};
     assert_int_equal(ps_cold_memory_create(&options->faults, &store_options.cold, &error), PSC_OK);
     assert_int_equal(ps_store_open(&store_options, &f->store, &error), PSC_OK);
-    ps_shard_options_t shard_options = {.store = f->store,
+    ps_shard_options_t shard_options = {.serve = ps_serve_functions,
+                                        .store = f->store,
                                         .pool = f->pool,
                                         .reply = collect,
                                         .reply_context = f,

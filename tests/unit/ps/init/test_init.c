@@ -9,7 +9,7 @@
  */
 #include "tests/support/cmocka.h"
 
-#include "ps/init/entries.h"
+#include "ps/init/init_entries.h"
 #include "ps/init/init.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* The entries of the optimizer table, one file each. Only optim.c and their tests look here. */
-#ifndef PS_OPTIM_ENTRIES_H
-#define PS_OPTIM_ENTRIES_H
+#ifndef PS_OPTIM_OPTIM_ENTRIES_H
+#define PS_OPTIM_OPTIM_ENTRIES_H
 
 #include "ps/optim/optim.h"
 

@@ -1,6 +1,6 @@
 /* The entries of the initialiser table, one file each. Only init.c and their tests look here. */
-#ifndef PS_INIT_ENTRIES_H
-#define PS_INIT_ENTRIES_H
+#ifndef PS_INIT_INIT_ENTRIES_H
+#define PS_INIT_INIT_ENTRIES_H
 
 #include "ps/init/init.h"
 

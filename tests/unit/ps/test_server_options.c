@@ -1,0 +1,78 @@
+/* The command line of embps-server: what it takes, and what it says about what it does not take. */
+#include "tests/support/cmocka.h"
+
+#include "ps/server_options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static psc_status_t parse(const char *line, ps_server_arguments_t *arguments,
+                          psc_log_level_t *level, psc_error_t *error)
+{
+    static char words[256];
+    char *argv[16], *rest = NULL;
+    int argc = 0;
+    (void)snprintf(words, sizeof words, "embps-server %s", line);
+    for (char *word = strtok_r(words, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest))
+        argv[argc++] = word;
+    argv[argc] = NULL;
+    psc_parse_result_t result;
+    return ps_server_arguments_parse(argc, argv, arguments, level, &result, error);
+}
+
+static int no_environment(void **unused)
+{
+    (void)unused;
+    return unsetenv("EMBPS_DATA") + unsetenv("EMBPS_MEMORY") + unsetenv("EMBPS_LOG_LEVEL");
+}
+
+static void takes_its_options_and_defaults(void **unused)
+{
+    (void)unused;
+    ps_server_arguments_t arguments;
+    psc_log_level_t level;
+    assert_int_equal(parse("--data d", &arguments, &level, NULL), PSC_OK);
+    assert_string_equal(arguments.data, "d");
+    assert_int_equal(arguments.memory_bytes, 256 * MIB);
+    assert_int_equal(level, PSC_LOG_WARN);
+    assert_int_equal(parse("--memory 8M --data=x --log-level debug", &arguments, &level, NULL),
+                     PSC_OK);
+    assert_int_equal(arguments.memory_bytes, 8 * MIB);
+    assert_int_equal(level, PSC_LOG_DEBUG);
+    assert_int_equal(parse("--memory 4G --data=x", &arguments, &level, NULL), PSC_OK);
+    assert_int_equal(arguments.memory_bytes, 4096 * MIB);
+}
+
+static void refuses_what_cannot_be(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *line, *words;
+    } cases[] = {
+        {"", "--data"},
+        {"--data d --memory 7M", "memory"},
+        {"--data d --memory lots", "memory"},
+        {"--data d --log-level loud", "error, warn, info or debug"},
+        {"--data d --memmory 8M", "memory"},
+        {"--data d stray", "stray"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        ps_server_arguments_t arguments;
+        psc_log_level_t level;
+        psc_error_t error = PSC_ERROR_INIT;
+        assert_int_equal(parse(cases[i].line, &arguments, &level, &error), PSC_INVALID_ARGUMENT);
+        if (strstr(error.message, cases[i].words) == NULL)
+            fail_msg("\"%s\" is not in \"%s\"", cases[i].words, error.message);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(takes_its_options_and_defaults, no_environment),
+        cmocka_unit_test_setup(refuses_what_cannot_be, no_environment),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
