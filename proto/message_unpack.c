@@ -20,7 +20,7 @@
 #include "common/slots.h"
 #include "proto/embps.pb-c.h"
 #include "proto/message_kinds.h"
-#include "proto/scratch.h"
+#include "proto/unpack_memory.h"
 #include "proto/wire_walk.h"
 
 #include <math.h>

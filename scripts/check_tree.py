@@ -65,6 +65,7 @@ ALLOCATION_CALLS = {"malloc", "calloc", "realloc", "reallocarray", "free", "strd
 # (module or its start, test, reason) for modules without a test of their own name.
 COVERED_BY = [
     ("common/options_help.c", "tests/unit/common/test_options.c", "the other half of options"),
+    ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
     ("ps/optim/", "tests/unit/ps/optim/test_optim.c", "one suite over the table of optimizers"),
     ("ps/init/", "tests/unit/ps/init/test_init.c", "one suite over the table of initialisers"),
     ("ps/serve/", "tests/unit/ps/table/test_shard.c", "one suite over the kinds of requests"),

@@ -8,6 +8,7 @@
  *   flood    each side sends many large messages before it reads any: nothing may block
  *   alone    job_create must refuse, and say which role is missing
  *   idle     processor time of an idle endpoint
+ *   latency  prints round trips after pauses of several lengths (not a test)
  * Prints one line at worker 0 when all is well; aborts the job otherwise.
  */
 #include "common/alloc.h"
@@ -327,6 +328,13 @@ static void idle(rank_t *r)
     CHECK_OK(psp_mpi_job_agree_all(r->job, &error, &reporter));
 }
 
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a;
+    uint64_t y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
 /* One small message there and back, many times, with and without pauses. */
 static void latency(rank_t *r)
 {
@@ -335,7 +343,7 @@ static void latency(rank_t *r)
     psc_error_t error;
     for (size_t p = 0; p < sizeof pauses_us / sizeof pauses_us[0]; p++) {
         int rounds = pauses_us[p] <= 100 ? ROUNDS : 100;
-        uint64_t sum_us = 0;
+        uint64_t times_us[ROUNDS] = {0};
         for (int i = 0; i < rounds && psp_mpi_job_rank(r->job) == 0; i++) {
             if (r->role == PSP_MPI_SERVER) {
                 psp_buffer_t *buffer = next(r);
@@ -346,11 +354,13 @@ static void latency(rank_t *r)
             uint64_t start_us = psc_clock_us();
             CHECK_OK(psp_transport_send(r->transport, 0, make_message(r, 0), &error));
             psp_buffer_put(next(r));
-            sum_us += psc_clock_us() - start_us;
+            times_us[i] = psc_clock_us() - start_us;
         }
+        qsort(times_us, (size_t)rounds, sizeof times_us[0], compare_times);
         if (r->role == PSP_MPI_WORKER && psp_mpi_job_rank(r->job) == 0)
-            (void)printf("pause %llu us: round trip %.1f us\n", (unsigned long long)pauses_us[p],
-                         (double)sum_us / rounds);
+            (void)printf("pause %llu us: round trip %llu us, 9 of 10 within %llu us\n",
+                         (unsigned long long)pauses_us[p], (unsigned long long)times_us[rounds / 2],
+                         (unsigned long long)times_us[rounds * 9 / 10]);
     }
 }
 

@@ -3,8 +3,8 @@
  *
  * Inside proto/ only. The handle's functions for others are in proto/message.h.
  */
-#ifndef PROTO_SCRATCH_H
-#define PROTO_SCRATCH_H
+#ifndef PROTO_UNPACK_MEMORY_H
+#define PROTO_UNPACK_MEMORY_H
 
 #include "proto/message.h"
 

@@ -6,7 +6,7 @@
  * protobuf-c allocate and free again and again (merged submessages) runs into the limit as well.
  * One thread at a time.
  */
-#include "proto/scratch.h"
+#include "proto/unpack_memory.h"
 
 #include "common/alloc.h"
 

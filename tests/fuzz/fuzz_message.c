@@ -1,0 +1,111 @@
+/*
+ * Fuzzing of the wire decoder: any bytes of any kind are refused as PROTOCOL or become a message in
+ * which every length holds, and which packs to bytes that unpack to the same again.
+ *
+ * The first byte chooses the kind. The seeds in corpus/message are real packed messages.
+ */
+#include "proto/message.h"
+
+#include <stdlib.h>
+
+#define SCRATCH_BYTES ((size_t)256 << 10)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(bool condition)
+{
+    if (!condition)
+        abort();
+}
+
+/* Reads every byte, so that a sanitizer sees lengths that do not hold. */
+static void touch(const uint8_t *bytes, size_t size)
+{
+    static volatile uint8_t sink;
+    for (size_t i = 0; bytes != NULL && i < size; i++)
+        sink = (uint8_t)(sink ^ bytes[i]);
+}
+
+static void touch_all(const psp_message_t *m)
+{
+    touch((const uint8_t *)m->reply.error.message, strlen(m->reply.error.message));
+    if (m->reply.error.code != PSC_OK)
+        return;
+    if (m->kind == PSP_HELLO_REPLY) {
+        touch(m->u.hello_reply.slot_owners, (size_t)16384 * 2);
+    } else if (m->kind == PSP_PULL) {
+        touch(m->u.pull.ids, m->u.pull.n * 8);
+    } else if (m->kind == PSP_PUSH) {
+        touch(m->u.push.ids, m->u.push.n * 8);
+        touch(m->u.push.rows, m->u.push.n * m->u.push.dim * 4);
+    } else if (m->kind == PSP_PULL_REPLY) {
+        touch(m->u.pull_reply.versions, m->u.pull_reply.n * 4);
+        touch(m->u.pull_reply.states, m->u.pull_reply.n);
+        touch(m->u.pull_reply.rows, m->u.pull_reply.n * m->u.pull_reply.dim * 4);
+    } else if (m->kind == PSP_STATS_REPLY) {
+        require(m->u.stats_reply.n <= PSP_COUNTERS_MAX);
+        for (size_t i = 0; i < m->u.stats_reply.n; i++)
+            touch((const uint8_t *)m->u.stats_reply.counters[i].name,
+                  strlen(m->u.stats_reply.counters[i].name));
+    }
+}
+
+/* The message packed again, rows copied in. */
+static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
+{
+    psp_buffer_t *buffer = NULL;
+    uint8_t *ids = NULL;
+    uint8_t *rows = NULL;
+    psc_status_t st;
+    if (m->kind == PSP_PUSH) {
+        st = psp_push_begin(pool, &m->request, &m->u.push, &buffer, &ids, &rows, NULL);
+        require(st == PSC_OK);
+        memcpy(ids, m->u.push.ids, m->u.push.n * 8);
+        memcpy(rows, m->u.push.rows, m->u.push.n * m->u.push.dim * 4);
+    } else if (m->kind == PSP_PULL_REPLY && m->reply.error.code == PSC_OK) {
+        const psp_pull_reply_t *r = &m->u.pull_reply;
+        uint32_t *versions = r->versions != NULL ? malloc(r->n * 4) : NULL;
+        if (versions != NULL)
+            memcpy(versions, r->versions, r->n * 4);
+        st = psp_pull_reply_begin(pool, &m->reply, r->dim, r->n, versions, r->states, &buffer,
+                                  &rows, NULL);
+        require(st == PSC_OK);
+        memcpy(rows, r->rows, r->n * r->dim * 4);
+        free(versions);
+    } else {
+        st = psp_message_pack(pool, m, &buffer, NULL);
+        require(st == PSC_OK);
+    }
+    return buffer;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size == 0)
+        return 0;
+    psp_pool_t *pool = NULL;
+    psp_scratch_t *scratches[2] = {NULL, NULL};
+    psc_error_t error = PSC_ERROR_INIT;
+    require(psp_pool_create(0, &pool, &error) == PSC_OK);
+    for (size_t i = 0; i < 2; i++)
+        require(psp_scratch_create(SCRATCH_BYTES, &scratches[i], &error) == PSC_OK);
+    psp_message_t message;
+    psc_status_t st =
+        psp_message_unpack(scratches[0], data[0], data + 1, size - 1, &message, &error);
+    require(st == PSC_OK || (st == PSC_PROTOCOL && error.code == st && error.message[0] != '\0'));
+    if (st == PSC_OK) {
+        touch_all(&message);
+        psp_buffer_t *once = repack(pool, &message);
+        psp_message_t again;
+        st = psp_message_unpack(scratches[1], once->kind, once->data, once->size, &again, &error);
+        require(st == PSC_OK);
+        psp_buffer_t *twice = repack(pool, &again);
+        require(once->size == twice->size && memcmp(once->data, twice->data, once->size) == 0);
+        psp_buffer_put(once);
+        psp_buffer_put(twice);
+    }
+    psp_scratch_destroy(scratches[0]);
+    psp_scratch_destroy(scratches[1]);
+    psp_pool_destroy(pool);
+    return 0;
+}

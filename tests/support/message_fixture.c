@@ -1,0 +1,114 @@
+/* Messages written by hand; see the header. */
+#include "tests/support/message_fixture.h"
+
+#include "tests/support/cmocka.h"
+
+#include <stdlib.h>
+
+int message_setup(void **state)
+{
+    message_fixture_t *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    assert_int_equal(psp_pool_create(1 << 20, &f->pool, &f->error), PSC_OK);
+    assert_int_equal(psp_scratch_create(MESSAGE_SCRATCH, &f->scratch, &f->error), PSC_OK);
+    f->bytes = malloc(MESSAGE_ROOM);
+    assert_non_null(f->bytes);
+    *state = f;
+    return 0;
+}
+
+int message_teardown(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_scratch_destroy(f->scratch);
+    psp_pool_destroy(f->pool);
+    free(f->bytes);
+    free(f->exact);
+    free(f);
+    return 0;
+}
+
+void put_byte(message_fixture_t *f, uint8_t byte)
+{
+    assert_true(f->size < MESSAGE_ROOM);
+    f->bytes[f->size++] = byte;
+}
+
+void put_varint(message_fixture_t *f, uint64_t value)
+{
+    while (value >= 128) {
+        put_byte(f, (uint8_t)(value % 128 + 128));
+        value /= 128;
+    }
+    put_byte(f, (uint8_t)value);
+}
+
+void put_tag(message_fixture_t *f, uint32_t number, uint32_t type)
+{
+    put_varint(f, number * 8u + type);
+}
+
+void put_number(message_fixture_t *f, uint32_t number, uint64_t value)
+{
+    put_tag(f, number, 0);
+    put_varint(f, value);
+}
+
+void put_raw(message_fixture_t *f, const void *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        put_byte(f, ((const uint8_t *)bytes)[i]);
+}
+
+void put_bytes(message_fixture_t *f, uint32_t number, const void *bytes, size_t size)
+{
+    put_tag(f, number, 2);
+    put_varint(f, size);
+    put_raw(f, bytes, size);
+}
+
+void put_fixed64(message_fixture_t *f, uint32_t number, uint64_t value)
+{
+    put_tag(f, number, 1);
+    for (int i = 0; i < 8; i++)
+        put_byte(f, (uint8_t)(value >> (8 * i)));
+}
+
+void put_request_header(message_fixture_t *f)
+{
+    put_bytes(f, 1, "\x08\x01", 2); /* protocol 1 */
+}
+
+void put_reply_header(message_fixture_t *f)
+{
+    put_bytes(f, 1, "\x08\x07", 2); /* request 7 */
+}
+
+psc_status_t unpack_bytes(message_fixture_t *f, uint32_t kind)
+{
+    free(f->exact);
+    f->exact = malloc(f->size != 0 ? f->size : 1);
+    assert_non_null(f->exact);
+    memcpy(f->exact, f->bytes, f->size);
+    return psp_message_unpack(f->scratch, kind, f->exact, f->size, &f->message, &f->error);
+}
+
+void expect_ok(message_fixture_t *f, uint32_t kind)
+{
+    f->error = (psc_error_t)PSC_ERROR_INIT;
+    psc_status_t st = unpack_bytes(f, kind);
+    if (st != PSC_OK)
+        fail_msg("refused: %s", f->error.message);
+    assert_int_equal(f->message.kind, kind);
+}
+
+void expect_refused(message_fixture_t *f, uint32_t kind, const char *text)
+{
+    f->error = (psc_error_t)PSC_ERROR_INIT;
+    assert_int_equal(unpack_bytes(f, kind), PSC_PROTOCOL);
+    assert_int_equal(f->error.code, PSC_PROTOCOL);
+    if (strstr(f->error.message, text) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", f->error.message, text);
+    if (strstr(f->error.message, psp_kind_name(kind)) == NULL)
+        fail_msg("\"%s\" does not name the kind", f->error.message);
+}

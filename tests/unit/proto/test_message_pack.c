@@ -1,0 +1,450 @@
+/*
+ * Packing, and that unpacking undoes it: every kind, the largest of each, and what is not packed.
+ */
+#include "common/alloc.h"
+#include "common/slots.h"
+#include "proto/message.h"
+
+#include "tests/support/cmocka.h"
+#include "tests/support/message_fixture.h"
+
+#include <stdlib.h>
+
+/* Packs f->message and unpacks it again into the same place; the buffer is put back by the caller.
+ */
+static psp_buffer_t *round_trip(message_fixture_t *f, const psp_message_t *message)
+{
+    psp_buffer_t *buffer = NULL;
+    psc_status_t st = psp_message_pack(f->pool, message, &buffer, &f->error);
+    if (st != PSC_OK)
+        fail_msg("not packed: %s", f->error.message);
+    assert_int_equal(buffer->kind, message->kind);
+    memset(&f->message, 0xAA, sizeof f->message);
+    st = psp_message_unpack(f->scratch, buffer->kind, buffer->data, buffer->size, &f->message,
+                            &f->error);
+    if (st != PSC_OK)
+        fail_msg("not unpacked: %s", f->error.message);
+    assert_int_equal(f->message.kind, message->kind);
+    return buffer;
+}
+
+static const psp_request_header_t some_request = {
+    .protocol = PSP_PROTOCOL_VERSION,
+    .cluster = UINT64_MAX,
+    .map_epoch = 3,
+    .session = UINT64_C(0x8000000000000001),
+    .sequence = UINT64_MAX,
+    .lowest_unacked = 77,
+    .request = UINT64_C(1) << 63,
+    .clock = 12,
+    .deadline_ms = UINT32_MAX,
+};
+
+static void assert_request_header(const psp_request_header_t *h)
+{
+    assert_int_equal(h->protocol, some_request.protocol);
+    assert_true(h->cluster == some_request.cluster);
+    assert_int_equal(h->map_epoch, some_request.map_epoch);
+    assert_true(h->session == some_request.session);
+    assert_true(h->sequence == some_request.sequence);
+    assert_true(h->lowest_unacked == some_request.lowest_unacked);
+    assert_true(h->request == some_request.request);
+    assert_true(h->clock == some_request.clock);
+    assert_true(h->deadline_ms == some_request.deadline_ms);
+}
+
+static const psp_reply_header_t some_reply = {
+    .request = UINT64_MAX, .map_epoch = 9, .error = PSC_ERROR_INIT};
+
+static void assert_reply_ok(const psp_reply_header_t *h)
+{
+    assert_true(h->request == UINT64_MAX);
+    assert_int_equal(h->map_epoch, 9);
+    assert_int_equal(h->error.code, PSC_OK);
+    assert_int_equal(h->error.rank, -1);
+}
+
+static void every_request_survives_the_wire(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_HELLO, .request = some_request};
+    m.u.hello = (psp_hello_t){.worker = 3, .n_workers = 4};
+    psp_buffer_put(round_trip(f, &m));
+    assert_request_header(&f->message.request);
+    assert_int_equal(f->message.u.hello.worker, 3);
+    assert_int_equal(f->message.u.hello.n_workers, 4);
+
+    m = (psp_message_t){.kind = PSP_CLOCK, .request = some_request};
+    m.u.clock.progress = UINT64_MAX;
+    psp_buffer_put(round_trip(f, &m));
+    assert_request_header(&f->message.request);
+    assert_true(f->message.u.clock.progress == UINT64_MAX);
+
+    m = (psp_message_t){.kind = PSP_BARRIER, .request = some_request};
+    m.u.barrier.generation = 5;
+    psp_buffer_put(round_trip(f, &m));
+    assert_request_header(&f->message.request);
+    assert_int_equal(f->message.u.barrier.generation, 5);
+
+    m = (psp_message_t){.kind = PSP_STATS, .request = some_request};
+    psp_buffer_put(round_trip(f, &m));
+    assert_request_header(&f->message.request);
+
+    m = (psp_message_t){.kind = PSP_GOODBYE, .request = some_request};
+    m.u.goodbye.status = 7;
+    psp_buffer_put(round_trip(f, &m));
+    assert_request_header(&f->message.request);
+    assert_int_equal(f->message.u.goodbye.status, 7);
+}
+
+static void every_small_reply_survives_the_wire(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_OPEN_TABLE_REPLY, .reply = some_reply};
+    m.u.open_table_reply = (psp_open_table_reply_t){.table = 2, .table_epoch = 1, .max_rows = 8192};
+    psp_buffer_put(round_trip(f, &m));
+    assert_reply_ok(&f->message.reply);
+    assert_int_equal(f->message.u.open_table_reply.table, 2);
+    assert_int_equal(f->message.u.open_table_reply.table_epoch, 1);
+    assert_int_equal(f->message.u.open_table_reply.max_rows, 8192);
+
+    m = (psp_message_t){.kind = PSP_CLOCK_REPLY, .reply = some_reply};
+    m.u.clock_reply = (psp_clock_reply_t){.min_clock = 5, .total_progress = UINT64_MAX};
+    psp_buffer_put(round_trip(f, &m));
+    assert_reply_ok(&f->message.reply);
+    assert_int_equal(f->message.u.clock_reply.min_clock, 5);
+    assert_true(f->message.u.clock_reply.total_progress == UINT64_MAX);
+
+    const psp_kind_t bare[] = {PSP_PUSH_REPLY, PSP_BARRIER_REPLY, PSP_GOODBYE_REPLY};
+    for (size_t i = 0; i < sizeof bare / sizeof bare[0]; i++) {
+        m = (psp_message_t){.kind = bare[i], .reply = some_reply};
+        psp_buffer_put(round_trip(f, &m));
+        assert_reply_ok(&f->message.reply);
+    }
+}
+
+static void hello_reply_carries_the_slot_map(void **state)
+{
+    message_fixture_t *f = *state;
+    uint8_t owners[PSC_SLOT_COUNT * 2];
+    for (size_t i = 0; i < sizeof owners; i++)
+        owners[i] = (uint8_t)(i * 7);
+    psp_message_t m = {.kind = PSP_HELLO_REPLY, .reply = some_reply};
+    m.u.hello_reply = (psp_hello_reply_t){.cluster = 1,
+                                          .session = UINT64_MAX,
+                                          .server = 2,
+                                          .n_servers = 3,
+                                          .map_epoch = 4,
+                                          .max_message_bytes = 1 << 20,
+                                          .slot_owners = owners};
+    psp_buffer_t *buffer = round_trip(f, &m);
+    const psp_hello_reply_t *r = &f->message.u.hello_reply;
+    assert_int_equal(r->cluster, 1);
+    assert_true(r->session == UINT64_MAX);
+    assert_int_equal(r->server, 2);
+    assert_int_equal(r->n_servers, 3);
+    assert_int_equal(r->map_epoch, 4);
+    assert_int_equal(r->max_message_bytes, 1 << 20);
+    assert_memory_equal(r->slot_owners, owners, sizeof owners);
+    psp_buffer_put(buffer);
+
+    m.u.hello_reply.slot_owners = NULL;
+    psp_buffer_put(round_trip(f, &m));
+    assert_null(f->message.u.hello_reply.slot_owners);
+}
+
+static void open_table_survives_with_longest_names_and_all_params(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_OPEN_TABLE, .request = some_request};
+    psp_open_table_t *t = &m.u.open_table;
+    memset(t->name, 'n', PSP_NAME_MAX);
+    memset(t->init, 'i', PSP_NAME_MAX);
+    memset(t->optimizer, 'o', PSP_NAME_MAX);
+    t->dim = PSP_DIM_MAX;
+    t->n_init_params = t->n_optimizer_params = PSP_PARAMS_MAX;
+    for (uint32_t i = 0; i < PSP_PARAMS_MAX; i++) {
+        t->init_params[i] = -1.0 / (i + 1);
+        t->optimizer_params[i] = 1e300 * (i + 1);
+    }
+    t->seed = UINT64_MAX;
+    t->table = 6;
+    psp_buffer_put(round_trip(f, &m));
+    assert_memory_equal(&f->message.u.open_table, t, sizeof *t);
+
+    m.u.open_table = (psp_open_table_t){.name = "a", .init = "b", .optimizer = "c", .dim = 1};
+    psp_buffer_put(round_trip(f, &m));
+    assert_string_equal(f->message.u.open_table.name, "a");
+    assert_int_equal(f->message.u.open_table.n_init_params, 0);
+}
+
+static void stats_reply_survives_with_most_counters(void **state)
+{
+    message_fixture_t *f = *state;
+    static char names[PSP_COUNTERS_MAX][PSP_NAME_MAX + 1];
+    psp_counter_t counters[PSP_COUNTERS_MAX];
+    for (size_t i = 0; i < PSP_COUNTERS_MAX; i++) {
+        memset(names[i], 'a' + (int)(i % 26), PSP_NAME_MAX);
+        counters[i] = (psp_counter_t){.name = names[i], .value = UINT64_MAX - i};
+    }
+    psp_message_t m = {.kind = PSP_STATS_REPLY, .reply = some_reply};
+    m.u.stats_reply = (psp_stats_reply_t){.n = PSP_COUNTERS_MAX, .counters = counters};
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.u.stats_reply.n, PSP_COUNTERS_MAX);
+    for (size_t i = 0; i < PSP_COUNTERS_MAX; i++) {
+        assert_string_equal(f->message.u.stats_reply.counters[i].name, names[i]);
+        assert_true(f->message.u.stats_reply.counters[i].value == UINT64_MAX - i);
+    }
+    m.u.stats_reply = (psp_stats_reply_t){.n = PSP_COUNTERS_MAX + 1, .counters = counters};
+    psp_buffer_t *buffer = NULL;
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+}
+
+static void pull_is_written_in_place(void **state)
+{
+    message_fixture_t *f = *state;
+    const size_t counts[] = {0, 1, 2, 15, 16, 1000, 100000};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        size_t n = counts[c];
+        psp_pull_t pull = {.table = 1, .table_epoch = 2, .staleness = PSP_STALENESS_ASYNC, .n = n};
+        pull.want_versions = n % 2 == 0;
+        psp_buffer_t *buffer = NULL;
+        uint8_t *ids = NULL;
+        assert_int_equal(psp_pull_begin(f->pool, &some_request, &pull, &buffer, &ids, &f->error),
+                         PSC_OK);
+        for (size_t i = 0; i < n; i++) {
+            uint64_t id = UINT64_MAX - i;
+            memcpy(ids + 8 * i, &id, 8);
+        }
+        assert_int_equal(psp_message_unpack(f->scratch, PSP_PULL, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        const psp_pull_t *p = &f->message.u.pull;
+        assert_request_header(&f->message.request);
+        assert_int_equal(p->table, 1);
+        assert_int_equal(p->table_epoch, 2);
+        assert_true(p->staleness == PSP_STALENESS_ASYNC);
+        assert_int_equal(p->want_versions, n % 2 == 0);
+        assert_int_equal(p->n, n);
+        if (n != 0)
+            assert_ptr_equal(p->ids, ids); /* no copy */
+        for (size_t i = 0; i < n; i++)
+            assert_true(psp_id_at(p->ids, i) == UINT64_MAX - i);
+        psp_buffer_put(buffer);
+    }
+}
+
+static void push_is_written_in_place(void **state)
+{
+    message_fixture_t *f = *state;
+    const size_t shapes[][2] = {{0, 1}, {1, 1}, {1, PSP_DIM_MAX}, {7, 3}, {1000, 100}};
+    for (size_t c = 0; c < sizeof shapes / sizeof shapes[0]; c++) {
+        size_t n = shapes[c][0];
+        size_t d = shapes[c][1];
+        psp_push_t push = {.table = 4,
+                           .table_epoch = 5,
+                           .kind = (psp_push_kind_t)(c % 3),
+                           .learning_rate = 0.1f,
+                           .dim = (uint32_t)d,
+                           .n = n};
+        psp_buffer_t *buffer = NULL;
+        uint8_t *ids = NULL;
+        uint8_t *rows = NULL;
+        assert_int_equal(
+            psp_push_begin(f->pool, &some_request, &push, &buffer, &ids, &rows, &f->error), PSC_OK);
+        for (size_t i = 0; i < 8 * n; i++)
+            ids[i] = (uint8_t)(i * 3);
+        for (size_t i = 0; i < 4 * n * d; i++)
+            rows[i] = (uint8_t)(i * 5);
+        assert_int_equal(psp_message_unpack(f->scratch, PSP_PUSH, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        const psp_push_t *p = &f->message.u.push;
+        assert_request_header(&f->message.request);
+        assert_int_equal(p->table, 4);
+        assert_int_equal(p->table_epoch, 5);
+        assert_int_equal(p->kind, c % 3);
+        assert_true(p->learning_rate == 0.1f);
+        assert_int_equal(p->dim, d);
+        assert_int_equal(p->n, n);
+        if (n != 0) {
+            assert_ptr_equal(p->ids, ids);
+            assert_ptr_equal(p->rows, rows);
+        }
+        for (size_t i = 0; i < 8 * n; i++)
+            assert_int_equal(p->ids[i], (uint8_t)(i * 3));
+        for (size_t i = 0; i < 4 * n * d; i++)
+            assert_int_equal(p->rows[i], (uint8_t)(i * 5));
+        psp_buffer_put(buffer);
+    }
+}
+
+static void pull_reply_carries_rows_versions_and_states(void **state)
+{
+    message_fixture_t *f = *state;
+    enum { N = 300, D = 7 };
+    uint32_t versions[N];
+    uint8_t states[N];
+    for (uint32_t i = 0; i < N; i++) {
+        versions[i] = UINT32_MAX - i;
+        states[i] = (uint8_t)(i % 2);
+    }
+    for (int with = 0; with < 4; with++) {
+        psp_buffer_t *buffer = NULL;
+        uint8_t *rows = NULL;
+        assert_int_equal(
+            psp_pull_reply_begin(f->pool, &some_reply, D, N, (with & 1) != 0 ? versions : NULL,
+                                 (with & 2) != 0 ? states : NULL, &buffer, &rows, &f->error),
+            PSC_OK);
+        for (size_t i = 0; i < N * D * 4; i++)
+            rows[i] = (uint8_t)i;
+        assert_int_equal(psp_message_unpack(f->scratch, PSP_PULL_REPLY, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        const psp_pull_reply_t *r = &f->message.u.pull_reply;
+        assert_reply_ok(&f->message.reply);
+        assert_int_equal(r->dim, D);
+        assert_int_equal(r->n, N);
+        assert_ptr_equal(r->rows, rows);
+        assert_int_equal(r->versions != NULL, with & 1);
+        assert_int_equal(r->states != NULL, (with & 2) >> 1);
+        if (r->versions != NULL)
+            assert_memory_equal(r->versions, versions, sizeof versions);
+        if (r->states != NULL)
+            assert_memory_equal(r->states, states, sizeof states);
+        psp_buffer_put(buffer);
+    }
+}
+
+static void an_error_reply_of_any_kind_comes_back_whole(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_reply_header_t header = {.request = 5, .map_epoch = 6};
+    header.error = (psc_error_t){.code = PSC_DISK_FULL, .rank = 3, .id = UINT64_MAX};
+    memset(header.error.message, 'x', sizeof header.error.message - 1);
+    for (uint32_t kind = 1; kind <= PSP_GOODBYE; kind += 2) {
+        uint32_t reply = psp_reply_kind(kind);
+        psp_buffer_t *buffer = NULL;
+        assert_int_equal(psp_reply_pack(f->pool, (psp_kind_t)reply, &header, &buffer, &f->error),
+                         PSC_OK);
+        assert_int_equal(buffer->kind, reply);
+        assert_int_equal(psp_message_unpack(f->scratch, reply, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        assert_int_equal(f->message.reply.request, 5);
+        assert_int_equal(f->message.reply.map_epoch, 6);
+        assert_memory_equal(&f->message.reply.error, &header.error, sizeof header.error);
+        psp_buffer_put(buffer);
+    }
+    /* message_pack with an error does the same. */
+    psp_message_t m = {.kind = PSP_PULL_REPLY, .reply = header};
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.reply.error.code, PSC_DISK_FULL);
+    assert_int_equal(f->message.u.pull_reply.n, 0);
+}
+
+static void arguments_out_of_range_are_not_packed(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_buffer_t *buffer = NULL;
+    uint8_t *ids = NULL;
+    uint8_t *rows = NULL;
+    psp_push_t push = {.dim = 0, .n = 1};
+    assert_int_equal(psp_push_begin(f->pool, &some_request, &push, &buffer, &ids, &rows, &f->error),
+                     PSC_INVALID_ARGUMENT);
+    push = (psp_push_t){.dim = PSP_DIM_MAX + 1, .n = 1};
+    assert_int_equal(psp_push_begin(f->pool, &some_request, &push, &buffer, &ids, &rows, &f->error),
+                     PSC_INVALID_ARGUMENT);
+    push = (psp_push_t){.dim = PSP_DIM_MAX, .n = SIZE_MAX / 4};
+    assert_int_equal(psp_push_begin(f->pool, &some_request, &push, &buffer, &ids, &rows, &f->error),
+                     PSC_INVALID_ARGUMENT);
+    psp_pull_t pull = {.n = SIZE_MAX / 8 + 2};
+    assert_int_equal(psp_pull_begin(f->pool, &some_request, &pull, &buffer, &ids, &f->error),
+                     PSC_INVALID_ARGUMENT);
+    assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, 4, SIZE_MAX / 2, NULL, NULL,
+                                          &buffer, &rows, &f->error),
+                     PSC_INVALID_ARGUMENT);
+    psp_message_t m = {.kind = PSP_PUSH, .request = some_request};
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+    m = (psp_message_t){.kind = PSP_OPEN_TABLE, .request = some_request};
+    m.u.open_table = (psp_open_table_t){.name = "", .init = "i", .optimizer = "o", .dim = 4};
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+    assert_null(buffer);
+    assert_int_equal(psp_pool_bytes_out(f->pool), 0);
+}
+
+static void rows_per_message_stay_within_the_limit(void **state)
+{
+    message_fixture_t *f = *state;
+    const uint32_t dims[] = {1, 2, 3, 100, 4096, PSP_DIM_MAX};
+    const size_t limits[] = {0, 1, 600, 4096, PSP_MAX_MESSAGE_BYTES};
+    for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+        for (size_t j = 0; j < sizeof limits / sizeof limits[0]; j++) {
+            size_t n = psp_rows_per_message(dims[i], limits[j]);
+            assert_true(n >= 1);
+            if (n == 1)
+                continue;
+            psp_push_t push = {.dim = dims[i],
+                               .n = n,
+                               .table = UINT32_MAX,
+                               .table_epoch = UINT32_MAX,
+                               .kind = PSP_PUSH_ASSIGN,
+                               .learning_rate = 1};
+            psp_buffer_t *buffer = NULL;
+            uint8_t *ids = NULL;
+            uint8_t *rows = NULL;
+            assert_int_equal(
+                psp_push_begin(f->pool, &some_request, &push, &buffer, &ids, &rows, &f->error),
+                PSC_OK);
+            assert_true(buffer->size <= limits[j]);
+            psp_buffer_put(buffer);
+            uint32_t *versions = calloc(n, sizeof *versions);
+            uint8_t *states = calloc(n, 1);
+            assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, dims[i], n, versions,
+                                                  states, &buffer, &rows, &f->error),
+                             PSC_OK);
+            assert_true(buffer->size <= limits[j]);
+            psp_buffer_put(buffer);
+            free(versions);
+            free(states);
+        }
+    }
+}
+
+static void a_failed_allocation_is_reported(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_STATS, .request = some_request};
+    psp_buffer_t *buffer = NULL;
+    psc_alloc_fail_at(1);
+    psc_status_t st = psp_message_pack(f->pool, &m, &buffer, &f->error);
+    psc_alloc_fail_at(0);
+    assert_int_equal(st, PSC_NO_MEMORY);
+    for (unsigned long n = 1; n <= 2; n++) {
+        psp_scratch_t *scratch = NULL;
+        psc_alloc_fail_at(n);
+        st = psp_scratch_create(100, &scratch, &f->error);
+        psc_alloc_fail_at(0);
+        assert_int_equal(st, PSC_NO_MEMORY);
+        assert_null(scratch);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        MESSAGE_TEST(every_request_survives_the_wire),
+        MESSAGE_TEST(every_small_reply_survives_the_wire),
+        MESSAGE_TEST(hello_reply_carries_the_slot_map),
+        MESSAGE_TEST(open_table_survives_with_longest_names_and_all_params),
+        MESSAGE_TEST(stats_reply_survives_with_most_counters),
+        MESSAGE_TEST(pull_is_written_in_place),
+        MESSAGE_TEST(push_is_written_in_place),
+        MESSAGE_TEST(pull_reply_carries_rows_versions_and_states),
+        MESSAGE_TEST(an_error_reply_of_any_kind_comes_back_whole),
+        MESSAGE_TEST(arguments_out_of_range_are_not_packed),
+        MESSAGE_TEST(rows_per_message_stay_within_the_limit),
+        MESSAGE_TEST(a_failed_allocation_is_reported),
+    };
+    return cmocka_run_group_tests_name("message_pack", tests, NULL, NULL);
+}
