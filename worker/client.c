@@ -166,9 +166,12 @@ int embps_close(embps_client_t *client, embps_error_t *error)
     psc_error_t what = PSC_ERROR_INIT;
     if (client == NULL)
         return 0;
-    psc_status_t st = psw_client_goodbye(client, &what);
+    if (psw_client_goodbye(client, &what) == PSC_OK)
+        what.code = PSC_OK;
+    /* An error of one request is no reason to leave in disorder; one of the core is. */
+    const bool orderly = psw_core_state(client->driver.core, NULL) == PSC_OK;
     psc_error_t leaving = PSC_ERROR_INIT;
-    if (depart(client, st == PSC_OK, &leaving) != PSC_OK && what.code == PSC_OK)
+    if (depart(client, orderly, &leaving) != PSC_OK && what.code == PSC_OK)
         what = leaving;
     return psw_error_export(&what, error);
 }

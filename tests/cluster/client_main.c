@@ -19,11 +19,7 @@
 
 enum { D = 13, CALLS = 120, BATCH = 400 };
 
-#define REQUIRE(condition)                                                                         \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            stop(#condition, __LINE__);                                                            \
-    } while (0)
+#define REQUIRE(condition) require((condition), #condition, __LINE__)
 
 static embps_error_t test_error;
 
@@ -37,6 +33,12 @@ __attribute__((noreturn)) static void stop(const char *condition, int line)
     if (initialised)
         MPI_Abort(MPI_COMM_WORLD, 1);
     exit(1);
+}
+
+static void require(bool holds, const char *condition, int line)
+{
+    if (!holds)
+        stop(condition, line);
 }
 
 typedef struct random {
@@ -278,6 +280,8 @@ int main(int argc, char **argv)
     embps_client_t *client = NULL;
     const char *mode = argc > 1 ? argv[1] : "";
     const size_t n_ids = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 1;
+    if (n_ids == 0)
+        stop("IDS must be above 0", __LINE__);
     if (strcmp(mode, "alone") == 0) {
         run_alone();
         MPI_Finalize();

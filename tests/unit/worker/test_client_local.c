@@ -2,7 +2,7 @@
 #include "embps.h"
 
 #include "common/alloc.h"
-#include "worker/client.h"
+#include "worker/client_state.h"
 
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
@@ -350,7 +350,17 @@ static void close_finishes_what_is_under_way(void **state)
             embps_push_start(f.table, EMBPS_DELTA, ids, IDS, &rows[0][0], 0, &request, NULL), 0);
         assert_int_equal(embps_pull_start(f.table, ids, IDS, &rows[0][0], &request, NULL), 0);
     }
-    fixture_close(&f);
+    /* the error of a request that nobody waited for is not lost */
+    embps_table_t *table = open_table(f.client, "second", D);
+    const uint32_t epoch = table->epochs[0]++;
+    embps_request_t *refused;
+    assert_int_equal(embps_pull_start(table, ids, IDS, &rows[0][0], &refused, NULL), 0);
+    table->epochs[0] = epoch;
+    embps_error_t error;
+    assert_int_equal(embps_close(f.client, &error), EMBPS_MISMATCH);
+    assert_int_equal(error.rank, 0);
+    assert_memory_equal(error.message, "server 0: ", 10);
+    test_scratch_destroy(f.folder);
     f = fixture_open(); /* and abandon waits for nothing */
     embps_request_t *request;
     assert_int_equal(embps_pull_start(f.table, ids, IDS, &rows[0][0], &request, NULL), 0);
@@ -480,50 +490,62 @@ typedef struct worker {
 
 #define REQUIRE(condition)                                                                         \
     do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            worker->failed = #condition;                                                           \
-            goto out;                                                                              \
-        }                                                                                          \
+        if (!(condition))                                                                          \
+            return #condition;                                                                     \
     } while (0)
 
-/* All add 1 to shared rows and random values to rows of their own. */
-static void *work(void *context)
+/* One round: adds 1 to a shared row and random values to a row of one's own, then looks at both. */
+static const char *work_round(const worker_t *worker, embps_table_t *table, test_random_t *random,
+                              uint64_t round, float *mine)
 {
-    worker_t *worker = context;
-    test_random_t random = {.key = worker->key};
     const uint32_t rank = embps_worker_rank(worker->client);
+    const uint64_t ids[2] = {42, 1000 + rank};
+    float rows[2][D];
+    float got[2][D];
+    for (size_t c = 0; c < D; c++) {
+        rows[0][c] = 1.0F;
+        rows[1][c] = test_float(random);
+        mine[c] += rows[1][c];
+    }
+    REQUIRE(embps_push(table, EMBPS_DELTA, ids, 2, &rows[0][0], 0, NULL) == 0);
+    uint64_t total = 0;
+    REQUIRE(embps_clock(worker->client, round * (rank + 1), &total, NULL) == 0);
+    REQUIRE(total >= round * (rank + 1) && total <= 10 * ROUNDS);
+    /* at staleness 0 the pull has every push of this round, and at most one of the next each */
+    REQUIRE(embps_pull(table, ids, 2, &got[0][0], NULL) == 0);
+    REQUIRE(got[0][0] >= (float)(WORKERS * round));
+    REQUIRE(got[0][0] <= (float)(WORKERS * (round + 1)));
+    REQUIRE(memcmp(got[1], mine, sizeof got[1]) == 0);
+    return NULL;
+}
+
+static const char *work_all(const worker_t *worker)
+{
+    test_random_t random = {.key = worker->key};
     embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
     options.dim = D;
     embps_table_t *table;
     REQUIRE(embps_table_open(worker->client, "shared", &options, &table, NULL) == 0);
     embps_set_staleness(worker->client, 0);
     float mine[D] = {0};
-    for (uint64_t round = 0; round < ROUNDS; round++) {
-        uint64_t ids[2] = {42, 1000 + rank};
-        float rows[2][D];
-        float got[2][D];
-        for (size_t c = 0; c < D; c++) {
-            rows[0][c] = 1.0F;
-            rows[1][c] = test_float(&random);
-            mine[c] += rows[1][c];
-        }
-        REQUIRE(embps_push(table, EMBPS_DELTA, ids, 2, &rows[0][0], 0, NULL) == 0);
-        uint64_t total = 0;
-        REQUIRE(embps_clock(worker->client, (round + 1) * (rank + 1), &total, NULL) == 0);
-        REQUIRE(total >= (round + 1) * (rank + 1) && total <= 10 * ROUNDS);
-        /* at staleness 0 the pull has every push of this round, and at most one of the next each */
-        REQUIRE(embps_pull(table, ids, 2, &got[0][0], NULL) == 0);
-        REQUIRE(got[0][0] >= (float)(WORKERS * (round + 1)));
-        REQUIRE(got[0][0] <= (float)(WORKERS * (round + 2)));
-        REQUIRE(memcmp(got[1], mine, sizeof mine) == 0);
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
+        const char *failed = work_round(worker, table, &random, round, mine);
+        if (failed != NULL)
+            return failed;
     }
     REQUIRE(embps_barrier(worker->client, NULL) == 0);
-    uint64_t id = 42;
+    const uint64_t id = 42;
     float row[D];
     REQUIRE(embps_pull(table, &id, 1, row, NULL) == 0);
     REQUIRE(row[D - 1] == (float)(WORKERS * ROUNDS));
     REQUIRE(embps_barrier(worker->client, NULL) == 0);
-out:
+    return NULL;
+}
+
+static void *work(void *context)
+{
+    worker_t *worker = context;
+    worker->failed = work_all(worker);
     if (worker->failed != NULL)
         embps_abandon(worker->client, 1);
     else if (embps_close(worker->client, NULL) != 0)
