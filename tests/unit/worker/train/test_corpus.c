@@ -6,16 +6,13 @@
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "common/rng.h"
+#include "tests/support/cmocka.h"
+#include "tests/support/shared_data.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 /* Tokens as text: words and, for a line end, one newline, each followed by a NUL-safe length. */
 typedef struct tokens {
@@ -336,17 +333,10 @@ static void real_texts_in_116_languages_split_without_loss(void **state)
 {
     (void)state;
     char path[512];
-    const char *shared = getenv("EMBPS_SHARED_DATA");
-    if (shared != NULL)
-        (void)snprintf(path, sizeof path, "%s/unicode/corpusC.udhr.utf8.txt", shared);
-    else
-        (void)snprintf(path, sizeof path, "%.*s/../shared/data/unicode/corpusC.udhr.utf8.txt",
-                       (int)(strstr(__FILE__, "/tests/") - __FILE__), __FILE__);
-    FILE *stream = fopen(path, "r");
-    if (stream == NULL) {
-        print_message("skipped: no %s (set EMBPS_SHARED_DATA)\n", path);
+    if (!shared_data_path("unicode/corpusC.udhr.utf8.txt", path, sizeof path))
         skip();
-    }
+    FILE *stream = fopen(path, "r");
+    assert_non_null(stream);
     char *text = psc_alloc((size_t)4 << 20);
     assert_non_null(text);
     size_t size = fread(text, 1, (size_t)4 << 20, stream);

@@ -4,14 +4,10 @@
 #include "worker/train/sampler.h"
 
 #include "common/alloc.h"
+#include "tests/support/cmocka.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static psw_vocab_t *zipf_vocab(uint32_t n)
 {

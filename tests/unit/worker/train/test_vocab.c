@@ -7,16 +7,12 @@
 #include "common/clock.h"
 #include "common/file.h"
 #include "common/rng.h"
+#include "tests/support/cmocka.h"
 #include "worker/train/corpus.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 #define N_WORDS 3000u
 

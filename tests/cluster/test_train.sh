@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# embps-train over mpirun and in one process: every number of servers and workers trains to the end,
+# and with one worker the vectors have the same bits whatever the servers, the memory and the way to run.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+train=$build/embps-train
+cd "$dir"
+
+# A text with something to learn, and enough of it that 8 MiB do not hold both tables: 60 groups of
+# words that stand together, and words of every length; two files, one of them a single line.
+awk 'BEGIN {
+    srand(7)
+    for (line = 0; line < 4500; line++) {
+        group = int(rand() * rand() * 60)
+        text = ""
+        for (i = 0; i < 14; i++)
+            text = text sprintf("g%dw%d ", group, int(rand() * 130))
+        print text > (line < 3000 ? "lines.txt" : "more.txt")
+    }
+}'
+tr '\n' ' ' <more.txt >line.txt
+words=$(cat lines.txt line.txt | wc -w)
+options=(--corpus lines.txt line.txt --dim 100 --sample 1e-3 --min-count 3 --batch-words 3000 --quiet)
+epochs=(--epochs 2)
+
+mpi() # NAME SERVERS WORKERS MEMORY
+{
+    if ! timeout 120 mpirun --oversubscribe --bind-to none \
+        -n "$2" "$build/embps-server" --data "data-$1" --memory "$4" : \
+        -n "$3" "$train" "$model" "${options[@]}" "${epochs[@]}" --out "$1" --out-context "$1.context" \
+        --save-vocab "$1.vocab" --log-json "$1.json" >"$1.log" 2>&1; then
+        echo "failed: $1"
+        cat "$1.log"
+        exit 1
+    fi
+    rm -rf "data-$1"
+    tail -n 1 "$1.json" | grep -q "\"event\":\"done\".*\"done\":1.0,\"words\":$((2 * words))," ||
+        { echo "failed: $1 did not train all words"; tail -n 1 "$1.json"; exit 1; }
+    echo "ok: $model $1"
+}
+
+alone() # NAME THREADS MEMORY
+{
+    timeout 120 "$train" "$model" --local --threads "$2" --data "data-$1" --memory "$3" \
+        "${options[@]}" "${epochs[@]}" --out "$1" --out-context "$1.context" --save-vocab "$1.vocab"
+    rm -rf "data-$1"
+    echo "ok: $model $1"
+}
+
+for model in skipgram cbow; do
+    mpi mpi-1-1 1 1 256M
+    mpi mpi-2-1 2 1 8M
+    mpi mpi-3-1 3 1 256M
+    alone local-1 1 256M
+    alone local-1-small 1 8M
+    for other in mpi-2-1 mpi-3-1 local-1 local-1-small; do
+        cmp mpi-1-1 $other
+        cmp mpi-1-1.context $other.context
+        cmp mpi-1-1.vocab $other.vocab
+    done
+done
+
+# Several workers: other bits each time, the same words, and vectors that have learnt the same groups.
+model=skipgram
+mpi mpi-2-2 2 2 64M
+mpi mpi-3-2 3 2 64M
+alone local-3 3 64M
+for other in mpi-2-2 mpi-3-2 local-3; do
+    cmp mpi-1-1.vocab $other.vocab
+    test "$(cut -d ' ' -f 1 $other | tail -n +2 | sort | cksum)" = \
+        "$(cut -d ' ' -f 1 mpi-1-1 | tail -n +2 | sort | cksum)"
+    test "$(head -n 1 $other)" = "$(head -n 1 mpi-1-1)"
+done
+
+# A vocabulary that was saved gives what counting gives; binary files hold the same numbers.
+options+=(--read-vocab mpi-1-1.vocab)
+alone read 1 64M
+model=cbow
+alone read-cbow 1 64M
+cmp read-cbow mpi-1-1
+cmp read.vocab mpi-1-1.vocab
+options+=(--binary)
+alone binary 1 64M
+test "$(head -n 1 binary)" = "$(head -n 1 mpi-1-1)"
+echo "ok: vocabulary read, binary"
+
+# A signal ends a job in order: no vectors, a status of its own, a clean data directory.
+model=skipgram
+timeout 60 "$train" skipgram --local --threads 2 --data data-signal --memory 64M "${options[@]}" \
+    --epochs 10000 --out stopped --log-json stopped.json 2>stopped.log &
+pid=$!
+until [ -s stopped.json ]; do kill -0 $pid; done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+test $status = 7
+grep -q "stopped by a signal" stopped.log
+test ! -e stopped
+echo "ok: stopped by a signal"

@@ -1,0 +1,151 @@
+/*
+ * Progress lines: what they say, when they come, and the same as JSON.
+ */
+#include "worker/train/progress.h"
+
+#include "common/alloc.h"
+#include "common/file.h"
+#include "tests/support/cmocka.h"
+#include "tests/support/scratch.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND UINT64_C(1000000)
+
+static void numbers_have_three_digits_and_a_unit(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {{0, "0"},          {7, "7"},         {999, "999"},      {999.6, "1.00K"},
+                 {12345, "12.3K"},  {999499, "999K"}, {999600, "1.00M"}, {4.56e6, "4.56M"},
+                 {1.5e13, "15.0T"}, {-5, "0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[PSW_FORMAT_SIZE];
+        psw_format_number(cases[i].value, text);
+        assert_string_equal(text, cases[i].text);
+    }
+}
+
+static void durations_show_hours_where_there_are_any(void **state)
+{
+    (void)state;
+    char text[PSW_FORMAT_SIZE];
+    psw_format_duration(7.2, text);
+    assert_string_equal(text, "0:07");
+    psw_format_duration(3599.4, text);
+    assert_string_equal(text, "59:59");
+    psw_format_duration(3723, text);
+    assert_string_equal(text, "1:02:03");
+    psw_format_duration(-1, text);
+    assert_string_equal(text, "0:00");
+}
+
+/* What a progress of these options printed over a run of three seconds. */
+static char *run_for_three_seconds(psw_progress_options_t *options, psc_status_t expected)
+{
+    static char text[4096];
+    FILE *stream = tmpfile();
+    psw_progress_t *progress;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_non_null(stream);
+    options->stream = stream;
+    options->words = 4000;
+    options->now_us = 50 * SECOND;
+    assert_int_equal(psw_progress_create(options, &progress, &error), PSC_OK);
+    psw_train_counts_t counts = {.rate = 0.0125};
+    for (uint64_t t = 1; t <= 30; t++) {
+        counts.total_words = counts.words = t * 100;
+        counts.rows = t * 1000;
+        counts.loss = (double)t * 25;
+        counts.loss_pairs = t * 10;
+        counts.bytes_received = t * 4000;
+        psw_progress_update(progress, &counts, options->now_us + t * SECOND / 10);
+    }
+    counts.total_words = 4000;
+    assert_int_equal(psw_progress_finish(progress, &counts, options->now_us + 4 * SECOND, &error),
+                     expected);
+    psw_progress_destroy(progress);
+    rewind(stream);
+    size_t size = fread(text, 1, sizeof text - 1, stream);
+    text[size] = '\0';
+    (void)fclose(stream);
+    return text;
+}
+
+static void a_terminal_gets_one_line_that_is_written_over(void **state)
+{
+    (void)state;
+    psw_progress_options_t options = {.terminal = true};
+    const char *text = run_for_three_seconds(&options, PSC_OK);
+    assert_non_null(strstr(text, "\r 75.0%  1.00K words/s  rate 0.01250  loss 2.500  10.0K rows/s  "
+                                 "in 120KB  out 0B  left 0:01\033[K"));
+    assert_non_null(strstr(text, "trained 4.00K words in 0:04 (4.0 s), 1.00K words/s"));
+    assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
+}
+
+static void anything_else_gets_plain_lines_now_and_then(void **state)
+{
+    (void)state;
+    psw_progress_options_t options = {.terminal = false};
+    const char *text = run_for_three_seconds(&options, PSC_OK);
+    assert_null(strchr(text, '\r'));
+    assert_null(strchr(text, '\033'));
+    assert_ptr_equal(strstr(text, "trained"), text); /* three seconds are below the period */
+}
+
+static void the_json_file_has_a_line_a_second_and_one_at_the_end(void **state)
+{
+    (void)state;
+    char path[256], *bytes;
+    size_t size;
+    char *folder = test_scratch_create();
+    test_path(path, sizeof path, folder, "log");
+    psw_progress_options_t options = {.json_path = path};
+    (void)run_for_three_seconds(&options, PSC_OK);
+    assert_int_equal(psc_file_read(path, 1 << 16, &bytes, &size, NULL), PSC_OK);
+    int n = 0;
+    for (char *line = bytes, *end; (end = strchr(line, '\n')) != NULL; line = end + 1, n++) {
+        json_error_t error;
+        json_t *object = json_loadb(line, (size_t)(end - line), 0, &error);
+        assert_non_null(object);
+        const char *event = json_string_value(json_object_get(object, "event"));
+        assert_string_equal(event, n < 3 ? "progress" : "done");
+        double words = (double)json_integer_value(json_object_get(object, "words"));
+        assert_true(words == (n < 3 ? 1000.0 * (n + 1) : 4000.0));
+        double speed = json_real_value(json_object_get(object, "words_per_s"));
+        assert_true(speed > 999 && speed < 1001);
+        json_decref(object);
+    }
+    assert_int_equal(n, 4);
+    psc_free(bytes);
+    test_scratch_destroy(folder);
+}
+
+static void a_json_file_that_cannot_be_opened_or_written_is_an_error(void **state)
+{
+    (void)state;
+    psw_progress_t *progress;
+    psc_error_t error = PSC_ERROR_INIT;
+    psw_progress_options_t options = {.json_path = "/nonexistent/folder/log"};
+    assert_int_equal(psw_progress_create(&options, &progress, &error), PSC_NOT_FOUND);
+    assert_non_null(strstr(error.message, "/nonexistent/folder/log"));
+    options.json_path = "/dev/full";
+    (void)run_for_three_seconds(&options, PSC_IO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(numbers_have_three_digits_and_a_unit),
+        cmocka_unit_test(durations_show_hours_where_there_are_any),
+        cmocka_unit_test(a_terminal_gets_one_line_that_is_written_over),
+        cmocka_unit_test(anything_else_gets_plain_lines_now_and_then),
+        cmocka_unit_test(the_json_file_has_a_line_a_second_and_one_at_the_end),
+        cmocka_unit_test(a_json_file_that_cannot_be_opened_or_written_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

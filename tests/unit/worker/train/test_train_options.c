@@ -1,0 +1,130 @@
+/*
+ * Command lines of embps-train: defaults, and what is refused with which reason.
+ */
+#include "worker/train/train_options.h"
+
+#include "tests/support/cmocka.h"
+
+#include <string.h>
+
+#define MAX_WORDS 24
+
+static psc_status_t parse(const char *model, const char *line, psw_train_options_t *options,
+                          psc_error_t *error)
+{
+    static char words[512];
+    char *argv[MAX_WORDS] = {words}, *rest = words;
+    int argc = 1;
+    psc_parse_result_t result;
+    (void)snprintf(words, sizeof words, "model %s", line);
+    (void)strsep(&rest, " ");
+    while (rest != NULL && argc < MAX_WORDS)
+        argv[argc++] = strsep(&rest, " ");
+    *error = (psc_error_t)PSC_ERROR_INIT;
+    return psw_train_options_parse(psw_model_find(model), argc, argv, options, &result, error);
+}
+
+static void defaults_are_those_of_the_original_tool(void **state)
+{
+    (void)state;
+    psw_train_options_t options;
+    psc_error_t error;
+    assert_int_equal(parse("skipgram", "--corpus a b --out v", &options, &error), PSC_OK);
+    assert_int_equal(options.corpus.n, 2);
+    assert_string_equal(options.corpus.items[1], "b");
+    assert_string_equal(options.out, "v");
+    assert_int_equal(options.dim, 100);
+    assert_int_equal(options.window, 5);
+    assert_int_equal(options.negative, 5);
+    assert_int_equal(options.min_count, 5);
+    assert_int_equal(options.epochs, 5);
+    assert_int_equal(options.seed, 1);
+    assert_true(options.sample == 1e-3);
+    assert_true(options.alpha == 0.025);
+    assert_false(options.plain || options.binary || options.local || options.quiet);
+    assert_int_equal(parse("cbow", "--corpus a --out v", &options, &error), PSC_OK);
+    assert_true(options.alpha == 0.05);
+}
+
+static void the_command_lines_of_the_readme_are_taken(void **state)
+{
+    (void)state;
+    psw_train_options_t options;
+    psc_error_t error;
+    assert_int_equal(parse("skipgram",
+                           "--corpus a --out v --dim 100 --window 5 --negative 5 --sample 1e-4 "
+                           "--min-count 5 --epochs 5 --alpha 0.025 --seed 1 --binary",
+                           &options, &error),
+                     PSC_OK);
+    assert_true(options.binary);
+    assert_int_equal(parse("skipgram",
+                           "--local --threads 2 --data d --memory 512M --corpus a --out v "
+                           "--form plain",
+                           &options, &error),
+                     PSC_OK);
+    assert_true(options.local && options.plain);
+    assert_int_equal(options.threads, 2);
+    assert_int_equal(options.memory, 512 << 20);
+}
+
+static void what_makes_no_sense_is_refused_with_the_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *line, *reason;
+    } cases[] = {
+        {"skipgram", "--out v", "corpus"},
+        {"skipgram", "--corpus a", "out"},
+        {"skipgram", "--corpus a --out v --threads 2", "--local"},
+        {"skipgram", "--corpus a --out v --data d", "embps-server"},
+        {"skipgram", "--corpus a --out v --memory 8M", "embps-server"},
+        {"skipgram", "--corpus a --out v --local", "--data"},
+        {"skipgram", "--corpus a --out v --local --data d --memory 1M", "memory"},
+        {"skipgram", "--corpus a --out v --negative 0", "negative"},
+        {"skipgram", "--corpus a --out v --sample 1.5", "sample"},
+        {"skipgram", "--corpus a --out v --sample -1", "sample"},
+        {"skipgram", "--corpus a --out v --epochs 0", "epochs"},
+        {"skipgram", "--corpus a --out v --window 0", "window"},
+        {"skipgram", "--corpus a --out v --dim 0", "dim"},
+        {"skipgram", "--corpus a --out v --dim 100000", "dim"},
+        {"skipgram", "--corpus a --out v --alpha nan", "alpha"},
+        {"skipgram", "--corpus a --out v --alpha 0", "alpha"},
+        {"skipgram", "--corpus a --out v --form quick", "matrix"},
+        {"skipgram", "--corpus a --out v --hs", "hs"},
+        {"skipgram", "--corpus a --out v --out-context v", "same file"},
+        {"skipgram", "--corpus a --out v --save-vocab v", "same file"},
+        {"cbow", "--corpus a --out v --form plain", "no effect"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        psw_train_options_t options;
+        psc_error_t error;
+        if (parse(cases[i].model, cases[i].line, &options, &error) != PSC_INVALID_ARGUMENT)
+            fail_msg("taken: %s", cases[i].line);
+        if (strstr(error.message, cases[i].reason) == NULL)
+            fail_msg("%s: %s", cases[i].line, error.message);
+    }
+}
+
+static void models_are_found_by_name(void **state)
+{
+    (void)state;
+    size_t n;
+    const psw_model_t *const *models = psw_models(&n);
+    assert_int_equal(n, 2);
+    for (size_t i = 0; i < n; i++) {
+        assert_ptr_equal(psw_model_find(models[i]->name), models[i]);
+        assert_non_null(models[i]->matrix);
+    }
+    assert_null(psw_model_find("glove"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_those_of_the_original_tool),
+        cmocka_unit_test(the_command_lines_of_the_readme_are_taken),
+        cmocka_unit_test(what_makes_no_sense_is_refused_with_the_reason),
+        cmocka_unit_test(models_are_found_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
