@@ -361,6 +361,8 @@ static psc_status_t read_text(reader_t *r)
     }
     if (r->has_header && n_rows < r->promised)
         return missing_rows(r, n_rows);
+    if (r->vectors == NULL)
+        return psc_error_set(r->error, PSC_CORRUPT, "%s holds nothing but empty lines", r->path);
     return PSC_OK;
 }
 

@@ -245,6 +245,7 @@ static void damaged_text_is_refused_with_its_line(void **state)
 {
     (void)state;
     refused_text("", "empty", "fd");
+    refused_text(" \r\n\n", "nothing but empty lines", "fd");
     refused_text("3 2\na 1 2\nb 3 4\n", "promises 3 rows", "after 2");
     refused_text("1 2\na 1 2\nb 3 4\n", "line 3", "more rows");
     refused_text("2 2\na 1 2\nb 3\n", "line 3", "1 numbers where 2 belong");
