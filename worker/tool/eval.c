@@ -28,13 +28,13 @@ static const psc_option_t options[] = {
      .required = true,
      .help = "Vectors in word2vec's text or binary form, GloVe's or fastText's text form."},
     {.name = "similarity",
-     .argument = "FILE...",
+     .argument = "FILE",
      .type = PSC_OPTION_LIST,
      .offset = offsetof(eval_options_t, similarity),
      .help = "Files of word pairs with human scores: two words and a number a line, with tabs, "
              "commas or blanks between. Reported: Spearman's rank correlation with the cosines."},
     {.name = "analogy",
-     .argument = "FILE...",
+     .argument = "FILE",
      .type = PSC_OPTION_LIST,
      .offset = offsetof(eval_options_t, analogy),
      .help = "Files of analogies as Google's questions-words.txt: four words a line, sections "
