@@ -3,7 +3,7 @@
  * (rows):
  *
  *     wait for the pulls of t           under way while t-1 was trained
- *     base(t) += rows(t-1) - base(t-1)  for rows that both have: they were pulled before that push
+ *     base(t) += deltas of t-1          for rows that both have: they were pulled before that push
  *     build t+1, start its pulls        before the deltas of t are pushed, so nothing waits for
  * them rows(t) = base(t); train them push rows(t) - base(t)            written straight into the
  * messages
@@ -33,11 +33,13 @@
 
 #define STEP_WINDOWS 32u
 #define LOSS_WINDOWS 8u
+#define PREFETCH_ROWS 6u
 
 /* The rows of one table that one batch in flight touches. */
 typedef struct side {
     embps_table_t *table;
-    float *base; /* [capacity, stride] as pulled, own deltas of the batch before added */
+    float *base; /* [capacity, stride] as pulled, own deltas of the batch before added; once
+                    pushed, the deltas */
     float *rows; /* [capacity, stride] as trained */
     embps_request_t *pull;
 } side_t;
@@ -177,28 +179,39 @@ static psc_status_t prepare(trainer_t *trainer, flight_t *flight, bool *more_out
     return st;
 }
 
-/* base += own deltas of the batch before; rows = base. before: the same table there, or NULL. */
+/* Asks for a row's cache lines: rows of the batch before are met in no order. */
+static inline void prefetch_row(const float *row, size_t stride)
+{
+    for (size_t k = 0; k < stride; k += 16)
+        __builtin_prefetch(row + k);
+}
+
+/* base += own deltas of the batch before; rows = base. deltas: of the same table there, or NULL. */
 static void settle(const trainer_t *trainer, side_t *side, const psw_rows_t *rows,
-                   const side_t *before)
+                   const float *deltas)
 {
     size_t dim = trainer->dim, stride = trainer->stride;
     for (uint32_t i = 0; i < rows->n; i++) {
         float *base = side->base + i * stride, *row = side->rows + i * stride;
-        if (before != NULL && rows->previous[i] != PSW_SLOT_NONE) {
-            size_t at = rows->previous[i] * stride;
-            psc_vector_subtract(row, before->rows + at, before->base + at, dim);
-            psc_vector_add(base, row, dim);
-        }
+        uint32_t ahead =
+            i + PREFETCH_ROWS < rows->n ? rows->previous[i + PREFETCH_ROWS] : PSW_SLOT_NONE;
+        if (deltas != NULL && ahead != PSW_SLOT_NONE)
+            prefetch_row(deltas + ahead * stride, stride);
+        if (deltas != NULL && rows->previous[i] != PSW_SLOT_NONE)
+            psc_vector_add(base, deltas + rows->previous[i] * stride, dim);
         memcpy(row, base, dim * sizeof *row);
         memset(row + dim, 0, (stride - dim) * sizeof *row);
     }
 }
 
+/* The deltas stay in base, where the next batch finds them. */
 static void fill_delta(void *context, size_t i, float *row)
 {
     const deltas_t *deltas = context;
     size_t at = i * deltas->stride;
-    psc_vector_subtract(row, deltas->side->rows + at, deltas->side->base + at, deltas->dim);
+    float *delta = deltas->side->base + at;
+    psc_vector_subtract(delta, deltas->side->rows + at, delta, deltas->dim);
+    memcpy(row, delta, deltas->dim * sizeof *row);
 }
 
 static psc_status_t start_push(const trainer_t *trainer, const side_t *side, const psw_rows_t *rows,
@@ -287,8 +300,8 @@ static psc_status_t arrive(trainer_t *trainer, flight_t *flight, const flight_t 
     if (st != PSC_OK)
         return st;
     const psw_train_batch_t *batch = flight->batch;
-    settle(trainer, &flight->in, &batch->input_rows, before != NULL ? &before->in : NULL);
-    settle(trainer, &flight->out, &batch->output_rows, before != NULL ? &before->out : NULL);
+    settle(trainer, &flight->in, &batch->input_rows, before != NULL ? before->in.base : NULL);
+    settle(trainer, &flight->out, &batch->output_rows, before != NULL ? before->out.base : NULL);
     return PSC_OK;
 }
 
