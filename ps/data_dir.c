@@ -174,15 +174,16 @@ static psc_status_t inspect_other(const ps_data_dir_t *dir, const char *name, ui
             *error = fault;
         goto out;
     }
-    if (missing && rank < dir->n_servers)
-        st = PSC_OK; /* a server of this run that is not so far yet, or will refuse it itself */
+    /* Without an identity: a server of this run that is not so far yet, or will refuse it itself.
+     */
+    bool ours = missing ? rank < dir->n_servers : identity.cluster == dir->cluster;
+    if (ours)
+        st = PSC_OK;
     else if (missing)
         st = psc_error_set(error, PSC_UNCLEAN,
                            "%s is there, but this run has %" PRIu32
                            " servers: use another --data directory",
                            path, dir->n_servers);
-    else if (identity.cluster == dir->cluster)
-        st = PSC_OK;
     else if (is_locked(lock_path))
         st = refuse_in_use(path, error);
     else

@@ -160,7 +160,8 @@ static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
     psc_process_set_label(label);
     if (st == PSC_OK) {
         log_start(program);
-        st = open_server(program, error);
+        if (open_server(program, error) == PSC_OK)
+            error->code = PSC_OK; /* what all ranks agree on is in error */
     }
     st = start(program, error);
     return st == PSC_OK ? serve(program) : st;
