@@ -169,10 +169,10 @@ static const ps_cold_ops_t rocks_ops = {
     .destroy = rocks_destroy,
 };
 
-/* Files that RocksDB may hold open: each costs some 10 KiB of memory and a descriptor. */
+/* Files that RocksDB may hold open: each costs 10 to 20 KiB of memory and a descriptor. */
 static int max_open_files(uint64_t memory_bytes)
 {
-    uint64_t n = 32 + memory_bytes / MIB * 4;
+    uint64_t n = 96 + memory_bytes / MIB * 4;
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         n > limit.rlim_cur / 4)
