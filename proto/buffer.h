@@ -18,11 +18,11 @@ typedef struct psp_pool psp_pool_t;
 typedef struct psp_buffer {
     psc_queue_node_t node; /* free for whoever owns the buffer */
     psp_pool_t *pool;
-    uint8_t *data;     /* 64-byte aligned */
-    size_t capacity;   /* bytes */
-    size_t size;       /* bytes used */
-    uint32_t kind;     /* psp_kind_t of the message within */
-    uint32_t peer;     /* whom it came from or goes to */
+    uint8_t *data;   /* 64-byte aligned */
+    size_t capacity; /* bytes */
+    size_t size;     /* bytes used */
+    uint32_t kind;   /* psp_kind_t of the message within */
+    uint32_t peer;   /* whom it came from or goes to */
 } psp_buffer_t;
 
 /* keep_bytes: how much freed memory is kept for reuse at most. Errors: NO_MEMORY. Gives. */

@@ -19,8 +19,8 @@
 #include <string.h>
 
 #define PSP_PROTOCOL_VERSION 1u
-#define PSP_NAME_MAX 255u         /* bytes of a table, initialiser, optimizer or counter name */
-#define PSP_PARAMS_MAX 16u        /* hyper-parameters in an OpenTable */
+#define PSP_NAME_MAX 255u  /* bytes of a table, initialiser, optimizer or counter name */
+#define PSP_PARAMS_MAX 16u /* hyper-parameters in an OpenTable */
 #define PSP_DIM_MAX 65536u
 #define PSP_STALENESS_ASYNC UINT32_MAX
 #define PSP_MAX_MESSAGE_BYTES (1u << 20) /* default limit of a message, headers included */
@@ -242,7 +242,8 @@ PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_ki
                                            const psp_reply_header_t *header,
                                            psp_buffer_t **buffer_out, psc_error_t *error);
 
-/* Rows of dim floats that fit in one pull reply or push of at most max_message_bytes; at least 1. */
+/* Rows of dim floats that fit in one pull reply or push of at most max_message_bytes; at least 1.
+ */
 size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes);
 
 /* Static name of a kind ("pull"), "unknown" otherwise. */

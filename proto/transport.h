@@ -20,8 +20,7 @@ typedef struct psp_transport_ops {
     const char *name;
     psc_status_t (*send)(psp_transport_t *transport, uint32_t peer, psp_buffer_t *buffer,
                          psc_error_t *error);
-    psc_status_t (*poll)(psp_transport_t *transport, psp_buffer_t **buffer_out,
-                         psc_error_t *error);
+    psc_status_t (*poll)(psp_transport_t *transport, psp_buffer_t **buffer_out, psc_error_t *error);
     void (*wait)(psp_transport_t *transport, uint64_t timeout_us);
     void (*wake)(psp_transport_t *transport);
     size_t (*backlog)(psp_transport_t *transport, uint32_t peer);
@@ -40,7 +39,7 @@ struct psp_transport {
 };
 
 /* Sends buffer (its kind, data, size) to peer. Takes buffer, also on error. Does not wait.
- * Errors: PEER_GONE, IO. */
+ * Errors: PEER_GONE, IO, NO_MEMORY. */
 static inline PSC_MUST_CHECK psc_status_t psp_transport_send(psp_transport_t *t, uint32_t peer,
                                                              psp_buffer_t *buffer,
                                                              psc_error_t *error)
@@ -50,7 +49,8 @@ static inline PSC_MUST_CHECK psc_status_t psp_transport_send(psp_transport_t *t,
 }
 
 /* Moves what is under way; *buffer_out is the next message (its peer and kind set), or NULL when
- * none is there. Gives. Errors: PROTOCOL (larger than the limit; the message is dropped), IO. */
+ * none is there. Gives. Errors: PROTOCOL (larger than the limit; the message is dropped), IO,
+ * NO_MEMORY (the message waits for the next poll). */
 static inline PSC_MUST_CHECK psc_status_t psp_transport_poll(psp_transport_t *t,
                                                              psp_buffer_t **buffer_out,
                                                              psc_error_t *error)
@@ -58,7 +58,8 @@ static inline PSC_MUST_CHECK psc_status_t psp_transport_poll(psp_transport_t *t,
     return t->ops->poll(t, buffer_out, error);
 }
 
-/* Returns when a message may be there, after a wake, or after about timeout_us. May return early. */
+/* Returns when a message may be there, after a wake, or after about timeout_us. May return early.
+ */
 static inline void psp_transport_wait(psp_transport_t *t, uint64_t timeout_us)
 {
     t->ops->wait(t, timeout_us);
@@ -84,7 +85,8 @@ static inline PSC_MUST_CHECK psc_status_t psp_transport_flush(psp_transport_t *t
     return t->ops->flush(t, timeout_us, error);
 }
 
-/* Frees; unsent messages are dropped. NULL is a no-op. */
+/* Frees; unsent messages are dropped, and what a transport cannot take back from the system below
+ * it is given up (psp_buffer_abandon). NULL is a no-op. */
 static inline void psp_transport_destroy(psp_transport_t *t)
 {
     if (t != NULL)

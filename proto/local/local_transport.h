@@ -7,8 +7,8 @@
 #include "proto/transport.h"
 
 /*
- * One server endpoint with n_workers peers, and n_workers worker endpoints (clients_out, an array of
- * n_workers) with one peer. Each endpoint is used by one thread and destroyed by itself, in any
+ * One server endpoint with n_workers peers, and n_workers worker endpoints (clients_out, an array
+ * of n_workers) with one peer. Each endpoint is used by one thread and destroyed by itself, in any
  * order; what is sent to a destroyed endpoint is PEER_GONE. Pool must outlive them.
  * Errors: NO_MEMORY, INVALID_ARGUMENT. Gives all.
  */

@@ -274,6 +274,7 @@ psc_status_t psp_mpi_job_gather(psp_mpi_job_t *job, const void *bytes, size_t si
             *error = own;
         return st;
     }
+    PSC_BUG_ON(all == NULL); /* or the own error would have been agreed on */
     char *place = all;
     for (uint32_t root = 0; st == PSC_OK && root < psp_mpi_job_size(job); root++) {
         if (root == job->rank && size != 0)

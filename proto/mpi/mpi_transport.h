@@ -17,19 +17,19 @@ typedef enum psp_mpi_role {
 typedef struct psp_mpi_job psp_mpi_job_t;
 
 /*
- * Collective over *comm (an MPI_Comm): all ranks, both roles. Errors: INVALID_ARGUMENT on every rank
- * when there is no server or no worker (message says which and what to do). Gives.
+ * Collective over *comm (an MPI_Comm): all ranks, both roles. Errors: INVALID_ARGUMENT on every
+ * rank when there is no server or no worker (message says which and what to do). Gives.
  */
 PSC_MUST_CHECK psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role,
                                                psp_mpi_job_t **job_out, psc_error_t *error);
 /* Collective over the same ranks, unless the job is aborting. NULL is a no-op. */
 void psp_mpi_job_destroy(psp_mpi_job_t *job);
 
-uint32_t psp_mpi_job_rank(const psp_mpi_job_t *job);      /* among one's role */
-uint32_t psp_mpi_job_size(const psp_mpi_job_t *job);      /* of one's role */
+uint32_t psp_mpi_job_rank(const psp_mpi_job_t *job); /* among one's role */
+uint32_t psp_mpi_job_size(const psp_mpi_job_t *job); /* of one's role */
 uint32_t psp_mpi_job_n_servers(const psp_mpi_job_t *job);
 uint32_t psp_mpi_job_n_workers(const psp_mpi_job_t *job);
-uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job);   /* random id, the same on all ranks */
+uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job); /* random id, the same on all ranks */
 
 /*
  * Collective over one's role: every rank passes its own error (PSC_OK: none) and gets the one of

@@ -3,7 +3,7 @@
 set -eu
 program=$1/tests/transport_main
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-run="timeout 120 mpirun --oversubscribe --bind-to none"
+run=(timeout 120 mpirun --oversubscribe --bind-to none)
 
 expect() { # expect LINE COMMAND...
     local line=$1 output
@@ -15,11 +15,12 @@ expect() { # expect LINE COMMAND...
 for ranks in "1 1" "2 2" "3 1"; do
     read -r servers workers <<<"$ranks"
     for mode in jobs traffic flood; do
-        expect "$mode is well" $run -n "$servers" "$program" server "$mode" : \
+        expect "$mode is well" "${run[@]}" -n "$servers" "$program" server "$mode" : \
             -n "$workers" "$program" worker "$mode"
     done
 done
-expect "alone is well" $run -n 1 "$program" server alone
-expect "alone is well" $run -n 2 "$program" worker alone
-expect "idle is well" $run -n 1 "$program" server idle : -n 1 "$program" worker idle
+expect "alone is well" "${run[@]}" -n 1 "$program" server alone
+expect "alone is well" "${run[@]}" -n 2 "$program" worker alone
+expect "abandon is well" "${run[@]}" -n 2 "$program" server abandon : -n 2 "$program" worker abandon
+expect "idle is well" "${run[@]}" -n 1 "$program" server idle : -n 1 "$program" worker idle
 echo "all is well"

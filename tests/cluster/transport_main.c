@@ -6,6 +6,7 @@
  *            back, and both sides check order and content; then one message over the limit
  *   jobs     cluster id, ranks, agree, gather (more than one chunk), barrier, a wake
  *   flood    each side sends many large messages before it reads any: nothing may block
+ *   abandon  endpoints are destroyed while messages are under way
  *   alone    job_create must refuse, and say which role is missing
  *   idle     processor time of an idle endpoint
  *   latency  prints round trips after pauses of several lengths (not a test)
@@ -328,6 +329,23 @@ static void idle(rank_t *r)
     CHECK_OK(psp_mpi_job_agree_all(r->job, &error, &reporter));
 }
 
+/* Endpoints end while large messages are under way in both directions that nobody receives. */
+static void abandon(rank_t *r)
+{
+    psc_error_t error;
+    for (uint32_t peer = 0; peer < r->transport->n_peers; peer++) {
+        psp_buffer_t *buffer;
+        CHECK_OK(psp_buffer_get(r->pool, LIMIT, &buffer, &error));
+        memset(buffer->data, 1, LIMIT);
+        buffer->size = LIMIT;
+        buffer->kind = PSP_PUSH;
+        CHECK_OK(psp_transport_send(r->transport, peer, buffer, &error));
+        CHECK(psp_transport_backlog(r->transport, peer) == LIMIT);
+    }
+    CHECK(psp_transport_flush(r->transport, 1000, &error) == PSC_TIMEOUT ||
+          psp_transport_backlog(r->transport, 0) == 0);
+}
+
 static int compare_times(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a;
@@ -389,6 +407,8 @@ static void run(rank_t *r, const char *mode)
         traffic(r);
     else if (strcmp(mode, "flood") == 0)
         flood(r);
+    else if (strcmp(mode, "abandon") == 0)
+        abandon(r);
     else if (strcmp(mode, "idle") == 0)
         idle(r);
     else if (strcmp(mode, "latency") == 0)

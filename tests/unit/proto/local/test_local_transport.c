@@ -85,8 +85,8 @@ static void messages_arrive_in_order_with_their_peer(void **state)
         for (uint32_t w = 0; w < WORKERS; w++)
             assert_int_equal(send_number(f, f->clients[w], 0, i), PSC_OK);
     uint32_t seen[WORKERS] = {0};
-    uint32_t number;
-    uint32_t peer;
+    uint32_t number = 0;
+    uint32_t peer = 0;
     while (receive(f, f->server, &number, &peer)) {
         assert_true(peer < WORKERS);
         assert_int_equal(number, seen[peer]++);
@@ -116,8 +116,8 @@ static void a_wait_ends_by_a_message_a_wake_or_time(void **state)
     psp_transport_wait(f->server, UINT64_MAX);
     assert_int_equal(send_number(f, f->clients[1], 0, 1), PSC_OK);
     psp_transport_wait(f->server, UINT64_MAX);
-    uint32_t number;
-    uint32_t peer;
+    uint32_t number = 0;
+    uint32_t peer = 0;
     assert_true(receive(f, f->server, &number, &peer));
     assert_int_equal(peer, 1);
 }
@@ -134,8 +134,8 @@ static void what_is_sent_to_the_destroyed_is_peer_gone(void **state)
     f->server = NULL;
     psp_transport_wait(f->clients[2], UINT64_MAX); /* woken by the server's end */
     assert_int_equal(send_number(f, f->clients[0], 0, 10), PSC_PEER_GONE);
-    uint32_t number;
-    uint32_t peer;
+    uint32_t number = 0;
+    uint32_t peer = 0;
     assert_true(receive(f, f->clients[0], &number, &peer)); /* what came before still arrives */
     assert_int_equal(number, 9);
 }
