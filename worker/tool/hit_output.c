@@ -23,8 +23,9 @@ json_t *psw_json_text(const char *bytes, size_t size)
         if ((unsigned char)bytes[i] < 0x80) {
             clean[n++] = bytes[i];
         } else {
-            memcpy(clean + n, "\xef\xbf\xbd", 3);
-            n += 3;
+            clean[n++] = '\xef'; /* U+FFFD */
+            clean[n++] = '\xbf';
+            clean[n++] = '\xbd';
         }
     }
     text = json_stringn(clean, n);

