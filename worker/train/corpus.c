@@ -146,7 +146,7 @@ void psw_corpus_close(psw_corpus_t *corpus)
 {
     if (corpus == NULL)
         return;
-    for (size_t i = 0; i < corpus->n_files; i++)
+    for (size_t i = 0; corpus->files != NULL && i < corpus->n_files; i++)
         psc_free(corpus->files[i].path);
     psc_free(corpus->files);
     psc_free(corpus);
