@@ -178,10 +178,11 @@ static const psc_option_t template[N_OPTIONS] = {
                             .offset = FIELD(batch_words),
                             .min = 1,
                             .max = PSW_BATCH_WORDS_MAX,
-                            .default_value = "10000",
                             .help = "Words of the text between one pull and the next. More of them "
                                     "move fewer rows a word; several workers then see each other's "
-                                    "changes later."},
+                                    "changes later, and many words under way at once make the "
+                                    "first steps overshoot. Default: 20,000 for one worker, "
+                                    "otherwise 20,000 divided by their number, at least 1,000."},
     [OPTION_LOCAL] = {.name = "local",
                       .type = PSC_OPTION_FLAG,
                       .offset = FIELD(local),

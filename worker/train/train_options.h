@@ -18,9 +18,10 @@ typedef struct psw_train_options {
     const char *log_json;
     const char *data; /* local only */
     const char *form; /* "matrix" or "plain" */
-    uint64_t dim, window, negative, min_count, epochs, seed, batch_words;
-    uint64_t threads; /* local only; 0: one for each core */
-    uint64_t memory;  /* local only; bytes */
+    uint64_t dim, window, negative, min_count, epochs, seed;
+    uint64_t batch_words; /* 0: by the number of workers */
+    uint64_t threads;     /* local only; 0: one for each core */
+    uint64_t memory;      /* local only; bytes */
     double sample, alpha;
     bool plain; /* form is "plain" */
     bool binary, local, quiet;

