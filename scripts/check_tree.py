@@ -15,6 +15,7 @@ import subprocess
 import sys
 
 MAX_LINES = 700
+MAX_COLUMNS = 100  # clang-format leaves comments alone
 
 TOP_LEVEL = {
     "CMakeLists.txt", "README.md", "LICENSE", "common", "proto", "ps", "worker", "tests", "scripts",
@@ -248,6 +249,8 @@ class Tree:
             for number, line in enumerate(self.text(path).splitlines(), 1):
                 if LEFT_OVER.search(line):
                     self.report(path, number, "words", "left-over mark; file an issue instead")
+                if path in self.code and len(line) > MAX_COLUMNS:
+                    self.report(path, number, "length", f"more than {MAX_COLUMNS} columns")
                 if line != line.rstrip() and not path.endswith((".md", ".txt", ".tsv")):
                     self.report(path, number, "words", "blanks at the end of the line")
 

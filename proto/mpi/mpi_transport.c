@@ -35,7 +35,8 @@
 
 #define MAX_RECEIVES 32
 #define MAX_RECEIVE_BYTES                                                                          \
-    ((size_t)4 << 20) /* under way at once; one message more may exceed it                         \
+    ((size_t)4                                                                                     \
+     << 20) /* under way at once; one message more may exceed it                         \
                        */
 #define SENDS_PER_POLL 4
 #define SPIN_US 50u

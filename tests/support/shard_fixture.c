@@ -184,7 +184,7 @@ void fixture_hello(shard_fixture_t *f, uint32_t worker)
     };
     /* The number of workers is the shard's: a hello with another one is refused (tested apart). */
     for (uint32_t n = 1; n <= FIXTURE_WORKERS_MAX; n++) {
-        psp_message_t reply;
+        psp_message_t reply = {0};
         hello.u.hello.n_workers = n;
         (void)fixture_send(f, worker, &hello);
         assert_true(fixture_take(f, &reply, NULL));
@@ -200,7 +200,8 @@ void fixture_hello(shard_fixture_t *f, uint32_t worker)
 psc_status_t fixture_open_table(shard_fixture_t *f, const psp_open_table_t *options,
                                 psp_open_table_reply_t *reply_out, psc_error_t *error_out)
 {
-    psp_message_t message = {.kind = PSP_OPEN_TABLE, .u.open_table = *options}, reply;
+    psp_message_t message = {.kind = PSP_OPEN_TABLE, .u.open_table = *options};
+    psp_message_t reply = {0};
     uint64_t request = fixture_send(f, 0, &message);
     assert_true(fixture_take(f, &reply, NULL));
     assert_int_equal(reply.reply.request, request);

@@ -1,8 +1,8 @@
 /*
  * embps: a distributed, sharded parameter server for embedding tables. The client library.
  *
- * A table maps any uint64 id to a row of dim floats. A worker pulls the rows that its batch touches,
- * computes, and pushes gradients or deltas:
+ * A table maps any uint64 id to a row of dim floats. A worker pulls the rows that its batch
+ * touches, computes, and pushes gradients or deltas:
  *
  *     embps_error_t error;
  *     embps_client_t *client;
@@ -91,8 +91,8 @@ typedef struct embps_request embps_request_t;
 
 typedef struct embps_local_options {
     const char *data;      /* data directory; must not hold tables of another run. Required */
-    uint64_t memory_bytes; /* for rows in memory, RocksDB's own included. At least 8 MiB. Default 256 MiB */
-    uint32_t n_workers;    /* clients that will share the shard, see embps_local_create. Default 1 */
+    uint64_t memory_bytes; /* for rows, RocksDB's own included. At least 8 MiB. Default 256 MiB */
+    uint32_t n_workers;    /* clients that share the shard, see embps_local_create. Default 1 */
 } embps_local_options_t;
 
 #define EMBPS_LOCAL_OPTIONS_DEFAULT                                                                \
@@ -118,7 +118,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect_local_many(const embps_local_option
                                                         embps_error_t *error);
 
 /*
- * What: this rank as a worker of an mpirun job that has embps-server ranks in the same communicator.
+ * What: this rank as a worker of an mpirun job that has embps-server ranks in the same
+ * communicator.
  * comm: address of an MPI_Comm (normally MPI_COMM_WORLD); MPI is initialised by the caller.
  * Collective: over comm, together with the servers.
  * Errors: INVALID_ARGUMENT (no server in comm), MISMATCH, PEER_GONE, and what a server could not do
@@ -136,8 +137,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect_mpi(const void *comm, embps_client_
 EMBPS_API int embps_close(embps_client_t *client, embps_error_t *error);
 
 /*
- * What: the same after a failure: tells the servers (status: what the program will exit with), waits
- * for nothing. The program should exit soon. client NULL: no-op.
+ * What: the same after a failure: tells the servers (status: what the program will exit with),
+ * waits for nothing. The program should exit soon. client NULL: no-op.
  */
 EMBPS_API void embps_abandon(embps_client_t *client, int status);
 
@@ -150,14 +151,14 @@ EMBPS_API uint32_t embps_server_count(const embps_client_t *client);
 #define EMBPS_MAX_PARAMS 16
 
 typedef struct embps_table_options {
-    uint32_t dim;          /* row width, 1 to 65,536. Required */
-    const char *init;      /* "zeros", "uniform", "normal", "word2vec". Default "zeros" */
+    uint32_t dim;     /* row width, 1 to 65,536. Required */
+    const char *init; /* "zeros", "uniform", "normal", "word2vec". Default "zeros" */
     uint32_t n_init_params;
     double init_params[EMBPS_MAX_PARAMS]; /* uniform: low, high; normal: mean, deviation */
-    const char *optimizer; /* for EMBPS_GRADIENT: "sgd", "adagrad". Default "sgd" */
+    const char *optimizer;                /* for EMBPS_GRADIENT: "sgd", "adagrad". Default "sgd" */
     uint32_t n_optimizer_params;
     double optimizer_params[EMBPS_MAX_PARAMS]; /* adagrad: initial accumulator, epsilon */
-    uint64_t seed;         /* of the initial values. Default 1 */
+    uint64_t seed;                             /* of the initial values. Default 1 */
 } embps_table_options_t;
 
 #define EMBPS_TABLE_OPTIONS_DEFAULT                                                                \
@@ -188,7 +189,8 @@ typedef enum embps_push_kind {
 /*
  * What: reads rows. A row that was never pushed has its initial value, and reading creates nothing.
  * Shapes: ids [n] any values, duplicates allowed; rows_out [n, dim], in the order of ids.
- * Errors: INVALID_ARGUMENT, PEER_GONE, IO, CORRUPT, DISK_FULL, NO_MEMORY; rows_out is then undefined.
+ * Errors: INVALID_ARGUMENT, PEER_GONE, IO, CORRUPT, DISK_FULL, NO_MEMORY; rows_out is then
+ * undefined.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull(embps_table_t *table, const uint64_t *ids, size_t n,
                                           float *rows_out, embps_error_t *error);
@@ -232,21 +234,22 @@ EMBPS_API void embps_set_staleness(embps_client_t *client, uint32_t clocks);
 /* ---- workers together ---- */
 
 /*
- * What: ends this worker's clock: everything it issued before counts as done in the clock that ends.
+ * What: ends this worker's clock: everything it issued before counts as done in the clock that
+ * ends.
  * progress: any growing number of the program's own (e.g. words trained); the sum over all workers
  * comes back in *total_progress_out (may be NULL), as far as the servers know it.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_clock(embps_client_t *client, uint64_t progress,
                                            uint64_t *total_progress_out, embps_error_t *error);
 
-/* Collective: over all workers. Returns when all have come and all their earlier pushes are applied. */
+/* Collective: over all workers. Returns when all have come and their earlier pushes are applied. */
 EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error_t *error);
 
 /* ---- looking ---- */
 
 typedef void (*embps_counter_fn)(void *context, const char *name, uint64_t value);
 
-/* What: calls fn for each counter, summed over the servers, then for the client's own ("client.*"). */
+/* What: calls fn for each counter, summed over the servers, then the client's own ("client.*"). */
 EMBPS_API EMBPS_MUST_CHECK int embps_stats(embps_client_t *client, embps_counter_fn fn,
                                            void *context, embps_error_t *error);
 

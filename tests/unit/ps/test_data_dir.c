@@ -208,8 +208,8 @@ static void a_damaged_identity_is_refused(void **state)
     leave(data, OTHER, 0, 1, true);
     (void)test_path(path, sizeof path, data, "server-0/identity.json");
     static const char *const texts[] = {"", "{", "[]", "{\"format\": 1}",
-                                        "{\"format\": 99, \"cluster\": \"1\", \"rank\": 0, "
-                                        "\"n_servers\": 1, \"state\": \"clean\"}"};
+                                        ("{\"format\": 99, \"cluster\": \"1\", \"rank\": 0, "
+                                         "\"n_servers\": 1, \"state\": \"clean\"}")};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         assert_int_equal(psc_file_write(path, texts[i], strlen(texts[i]), NULL), PSC_OK);
         refused(data, RUN, 0, 1, PSC_UNCLEAN, "identity.json");

@@ -9,8 +9,8 @@
  */
 #include "tests/support/cmocka.h"
 
-#include "ps/init/init_entries.h"
 #include "ps/init/init.h"
+#include "ps/init/init_entries.h"
 
 #include <math.h>
 #include <string.h>

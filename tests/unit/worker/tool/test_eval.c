@@ -54,8 +54,8 @@ static void close_text(text_file_t *t)
 /*
  * Expected values: exact rational arithmetic over the definition (Pearson's correlation of ranks, a
  * rank being the number of smaller values plus half of one more than the number of equal ones), in
- * Python's fractions. The first example is the one of Wikipedia's article on Spearman's coefficient,
- * -29/165.
+ * Python's fractions. The first example is the one of Wikipedia's article on Spearman's
+ * coefficient, -29/165.
  */
 static void spearman_is_that_of_exact_arithmetic(void **state)
 {
@@ -116,8 +116,8 @@ static void similarity_files_of_every_form_are_read(void **state)
         "one\ttwo\t9.0\r\none\tthree\t7.0\r\none\tfour\t2.0\r\nmissing\tone\t1.0",
         "Word 1,Word 2,Human (mean)\none,two,9\none,three,7\none,four,2\nmissing,x,1\n",
         "one two 9\n# a comment\n\none three 7\n  one   four   2\none missing 1\n",
-        "word1\tword2\tPOS\tscore\none\ttwo\tN\t9\t1\none\tthree\tN\t7\t1\none\tfour\tA\t2\t3\n"
-        "missing\tfour\tA\t2\t3\n",
+        ("word1\tword2\tPOS\tscore\none\ttwo\tN\t9\t1\none\tthree\tN\t7\t1\none\tfour\tA\t2\t3\n"
+         "missing\tfour\tA\t2\t3\n"),
         "\xef\xbb\xbfOne\ttwo\t9\none\tTHREE\t7\none\tfour\t2\nupper\tone\t3\n",
     };
     for (size_t k = 0; k < sizeof forms / sizeof forms[0]; k++) {

@@ -28,8 +28,8 @@ static void tokens_add(tokens_t *tokens, const char *bytes, uint32_t size)
     if (needed > tokens->capacity) {
         tokens->capacity = needed * 2;
         tokens->bytes = psc_realloc_array(tokens->bytes, tokens->capacity, 1);
-        assert_non_null(tokens->bytes);
     }
+    PSC_BUG_ON(tokens->bytes == NULL);
     memcpy(tokens->bytes + tokens->used, &size, sizeof size);
     memcpy(tokens->bytes + tokens->used + sizeof size, bytes, size);
     tokens->used = needed;
@@ -80,9 +80,9 @@ typedef struct folder {
 static void folder_make(folder_t *folder)
 {
     *folder = (folder_t){0};
+    const char *base = getenv("TMPDIR");
     (void)snprintf(folder->path, sizeof folder->path, "%s/embps-corpus.XXXXXX",
-                   getenv("TMPDIR") != NULL && strlen(getenv("TMPDIR")) < 32 ? getenv("TMPDIR")
-                                                                             : "/tmp");
+                   base != NULL && strlen(base) < 32 ? base : "/tmp");
     assert_non_null(mkdtemp(folder->path));
 }
 

@@ -245,11 +245,12 @@ static void damaged_vocabulary_files_are_refused_with_the_line(void **state)
     assert_int_equal(n, 1);
     assert_int_equal(read_text("", 0, &error, &n), PSC_OK);
     assert_int_equal(n, 0);
+    static const char number[] = {'x', ' ', '1', '\n'};
     char line[6000];
     memset(line, 'x', sizeof line);
-    memcpy(line + 4096, " 1\n", 3);
+    memcpy(line + 4096, number + 1, 3);
     assert_int_equal(read_text(line, 4099, &error, &n), PSC_OK);
-    memcpy(line + 4096, "x 1\n", 4);
+    memcpy(line + 4096, number, 4);
     assert_int_equal(read_text(line, 4100, &error, &n), PSC_CORRUPT);
     memset(line, 'x', sizeof line);
     assert_int_equal(read_text(line, sizeof line, &error, &n), PSC_CORRUPT);

@@ -394,8 +394,8 @@ static void real_files_of_other_tools_are_read(void **state)
 static void check_same(const char *name_a, const char *name_b, double tolerance)
 {
     psc_error_t error = PSC_ERROR_INIT;
-    psw_vectors_t *a;
-    psw_vectors_t *b;
+    psw_vectors_t *a = NULL;
+    psw_vectors_t *b = NULL;
     if (!load_odd(name_a, PSC_OK, &a, &error))
         return;
     assert_true(load_odd(name_b, PSC_OK, &b, &error));
