@@ -179,10 +179,18 @@ static bool parse_header(const char *line, size_t size, uint64_t *n_out, uint64_
     return at == size;
 }
 
+/* Control characters and high bytes, which do not occur in numbers. */
+static bool is_foreign_to_numbers(unsigned char c)
+{
+    return (c < 0x20 || c >= 0x7f) && c != '\t' && c != '\r' && c != '\n';
+}
+
 /*
  * After the first line: is the first row text? The bytes behind the first word are looked at, as
  * many as dim floats have: control characters or high bytes do not occur in numbers, and almost
- * surely do in floats; when none do, the fields up to the line's end must be dim numbers.
+ * surely do in floats; when none do, the fields up to the line's end must be dim numbers. A line
+ * that is too short may be a float with the byte of a line end in it: then the bytes behind it count
+ * as well.
  */
 static bool first_row_is_text(const char *bytes, size_t size, uint64_t dim)
 {
@@ -194,17 +202,23 @@ static bool first_row_is_text(const char *bytes, size_t size, uint64_t dim)
     if (at == size || bytes[at] == '\n')
         return true; /* a line without numbers: reading it as text says so */
     uint64_t n_fields = 0;
-    for (size_t k = at; k < size && bytes[k] != '\n'; k++) {
-        unsigned char c = (unsigned char)bytes[k];
-        if ((c < 0x20 || c >= 0x7f) && c != '\t' && c != '\r' && (k - at) / 4 <= dim)
+    size_t k = at;
+    for (; k < size && bytes[k] != '\n'; k++) {
+        if (is_foreign_to_numbers((unsigned char)bytes[k]) && (k - at) / 4 <= dim)
             return false;
         bool starts = !is_blank(bytes[k]) && is_blank(bytes[k - 1]);
         n_fields += starts ? 1 : 0;
     }
+    if (n_fields >= dim)
+        return true;
+    for (; k < size && k > at && (k - at - 1) / 4 < dim; k++) {
+        if (is_foreign_to_numbers((unsigned char)bytes[k]))
+            return false;
+    }
     bool only_numbers = true;
-    for (size_t k = at; k < size && bytes[k] != '\n' && (k - at) / 4 <= dim; k++)
+    for (k = at; k < size && bytes[k] != '\n' && (k - at) / 4 <= dim; k++)
         only_numbers = only_numbers && strchr("0123456789+-.eEnaif \t\r", bytes[k]) != NULL;
-    return only_numbers || n_fields >= dim;
+    return only_numbers;
 }
 
 /* ---- text ---- */

@@ -161,6 +161,27 @@ static void what_the_writer_writes_the_reader_reads(void **state)
     round_trip(&random, false, 3, 20000);
 }
 
+/* The lowest byte of the first float is a line end in one of 256 files. */
+static void a_binary_row_may_begin_with_the_byte_of_a_line_end(void **state)
+{
+    (void)state;
+    static const uint32_t dims[] = {2, 3, 16, 100};
+    for (size_t k = 0; k < sizeof dims / sizeof dims[0]; k++) {
+        for (size_t place = 0; place < 2; place++) {
+            char bytes[600];
+            size_t size = (size_t)snprintf(bytes, sizeof bytes, "1 %u\nword ", dims[k]);
+            for (uint32_t c = 0; c < dims[k]; c++, size += sizeof(float)) {
+                uint32_t bits = c == place ? 0x3e12ab0au : 0x3e80c3d1u;
+                memcpy(bytes + size, &bits, sizeof bits);
+            }
+            psw_vectors_t *vectors = must_load(bytes, size);
+            assert_string_equal(psw_vectors_format(vectors), "word2vec binary");
+            assert_int_equal(psw_vectors_count(vectors), 1);
+            psw_vectors_destroy(vectors);
+        }
+    }
+}
+
 static void the_writer_refuses_what_would_not_read_back(void **state)
 {
     (void)state;
@@ -451,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_float_reads_back_from_its_text),
         cmocka_unit_test(a_float_has_no_digits_that_say_nothing),
         cmocka_unit_test(what_the_writer_writes_the_reader_reads),
+        cmocka_unit_test(a_binary_row_may_begin_with_the_byte_of_a_line_end),
         cmocka_unit_test(the_writer_refuses_what_would_not_read_back),
         cmocka_unit_test(a_full_disk_is_an_error_of_the_writer),
         cmocka_unit_test(text_of_many_tools_is_read),
