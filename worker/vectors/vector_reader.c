@@ -189,8 +189,8 @@ static bool is_foreign_to_numbers(unsigned char c)
  * After the first line: is the first row text? The bytes behind the first word are looked at, as
  * many as dim floats have: control characters or high bytes do not occur in numbers, and almost
  * surely do in floats; when none do, the fields up to the line's end must be dim numbers. A line
- * that is too short may be a float with the byte of a line end in it: then the bytes behind it count
- * as well.
+ * that is too short may be a float with the byte of a line end in it: then the bytes behind it
+ * count as well.
  */
 static bool first_row_is_text(const char *bytes, size_t size, uint64_t dim)
 {
