@@ -13,6 +13,11 @@
  * a collective for ever. psc_error_t travels as bytes: all ranks run the same release on one kind
  * of processor.
  *
+ * While a job runs nothing is collective, so ranks that fail then tell each other by messages, and
+ * by the clock (psp_mpi_job_claim_report): the lowest rank of those that fail within one window
+ * speaks, unless another did before. Notices are never waited for: who gets one may be in no state
+ * to take it.
+ *
  * One thread calls all of this.
  */
 #include "proto/mpi/mpi_job_internal.h"
@@ -29,6 +34,11 @@
 #define LONGEST_NAP_US 5000u
 #define YIELD_US 50u                          /* how long to yield before napping */
 #define GATHER_CHUNK_BYTES ((size_t)16 << 20) /* counts of MPI are ints */
+#define NOTICE_TAG 1
+#define LOWER_RANK_US UINT64_C(2000000) /* more time that a rank gets that would speak first */
+
+/* What failing ranks tell each other: "I would report", "I report". */
+static const char notice_candidate = 'c', notice_reporter = 'r';
 
 psc_status_t psp_mpi_error(int rc, const char *what, psc_error_t *error)
 {
@@ -303,4 +313,54 @@ void psp_mpi_job_barrier(psp_mpi_job_t *job)
     psc_error_t ignored; /* a broken job shows at its next message */
     int rc = MPI_Ibarrier(job->own, &request);
     (void)!finish(rc, &request, "pass a barrier", &ignored);
+}
+
+/* To all other ranks. The notice is a constant, so that the request needs no end. */
+static void send_notice(const psp_mpi_job_t *job, const char *notice, int own_rank, int n_ranks)
+{
+    for (int rank = 0; rank < n_ranks; rank++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank != own_rank &&
+            MPI_Isend(notice, 1, MPI_CHAR, rank, NOTICE_TAG, job->all, &request) == MPI_SUCCESS)
+            (void)MPI_Request_free(&request);
+    }
+}
+
+/* Takes all notices that are here. */
+static void take_notices(const psp_mpi_job_t *job, int own_rank, bool *lower, bool *reported)
+{
+    int there = 1;
+    while (there) {
+        char notice = 0;
+        MPI_Status status;
+        if (MPI_Iprobe(MPI_ANY_SOURCE, NOTICE_TAG, job->all, &there, &status) != MPI_SUCCESS ||
+            !there ||
+            MPI_Recv(&notice, 1, MPI_CHAR, status.MPI_SOURCE, NOTICE_TAG, job->all,
+                     MPI_STATUS_IGNORE) != MPI_SUCCESS)
+            return;
+        *reported |= notice == notice_reporter;
+        *lower |= status.MPI_SOURCE < own_rank;
+    }
+}
+
+bool psp_mpi_job_claim_report(psp_mpi_job_t *job, uint64_t window_us)
+{
+    int own_rank = 0, n_ranks = 1;
+    bool lower = false, reported = false;
+    if (MPI_Comm_rank(job->all, &own_rank) != MPI_SUCCESS ||
+        MPI_Comm_size(job->all, &n_ranks) != MPI_SUCCESS)
+        return true;
+    uint64_t start_us = psc_clock_us();
+    send_notice(job, &notice_candidate, own_rank, n_ranks);
+    for (;;) {
+        uint64_t now_us = psc_clock_us();
+        take_notices(job, own_rank, &lower, &reported);
+        if (reported)
+            return false;
+        if (now_us - start_us >= window_us + (lower ? LOWER_RANK_US : 0))
+            break;
+        psc_clock_sleep_us(psp_mpi_nap_us(now_us - start_us, LONGEST_NAP_US));
+    }
+    send_notice(job, &notice_reporter, own_rank, n_ranks);
+    return true;
 }

@@ -43,6 +43,15 @@ PSC_MUST_CHECK psc_status_t psp_mpi_job_agree_all(psp_mpi_job_t *job, psc_error_
                                                   bool *reporter_out);
 
 /*
+ * Which rank says why a running job fails. To be called once by every rank that has to stop all:
+ * true on one of those that call within the same window_us, on the lowest if it can, and false on
+ * whoever calls later: another rank has said it or is about to. window_us: how long others may
+ * still come and be the one; also how long this takes at least when it is true. Ranks should use
+ * windows that are longer by some 100 ms than messages take. Not collective; the job must be alive.
+ */
+bool psp_mpi_job_claim_report(psp_mpi_job_t *job, uint64_t window_us);
+
+/*
  * Collective over one's role: the bytes of all ranks, one after another, at every rank.
  * sizes_out: array of job size. Gives bytes_out (psc_free). Errors: NO_MEMORY.
  */

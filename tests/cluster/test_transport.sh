@@ -19,6 +19,7 @@ for ranks in "1 1" "2 2" "3 1"; do
             -n "$workers" "$program" worker "$mode"
     done
 done
+expect "report is well" "${run[@]}" -n 2 "$program" server report : -n 3 "$program" worker report
 expect "alone is well" "${run[@]}" -n 1 "$program" server alone
 expect "alone is well" "${run[@]}" -n 2 "$program" worker alone
 expect "abandon is well" "${run[@]}" -n 2 "$program" server abandon : -n 2 "$program" worker abandon

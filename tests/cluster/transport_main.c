@@ -7,6 +7,7 @@
  *   jobs     cluster id, ranks, agree, gather (more than one chunk), barrier, a wake
  *   flood    each side sends many large messages before it reads any: nothing may block
  *   abandon  endpoints are destroyed while messages are under way
+ *   report   of ranks that fail together, or one later than another, one claims the report
  *   alone    job_create must refuse, and say which role is missing
  *   idle     processor time of an idle endpoint
  *   latency  prints round trips after pauses of several lengths (not a test)
@@ -382,6 +383,36 @@ static void latency(rank_t *r)
     }
 }
 
+/* How many ranks of the job say yes. */
+static int count_yes(bool yes)
+{
+    int own = yes, sum = 0;
+    MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    return sum;
+}
+
+static void report(rank_t *r)
+{
+    const uint64_t window_us = 400000;
+    int rank, n;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &n);
+    /* All fail, the lowest ranks last. */
+    psc_clock_sleep_us((uint64_t)(n - 1 - rank) * 20000);
+    bool claimed = psp_mpi_job_claim_report(r->job, window_us);
+    CHECK(claimed == (rank == 0));
+    CHECK(count_yes(claimed) == 1);
+    /* Whoever fails after the report keeps quiet, however low its rank; notices are of one job. */
+    MPI_Comm world = MPI_COMM_WORLD;
+    psp_mpi_job_t *second;
+    psc_error_t error = PSC_ERROR_INIT;
+    CHECK_OK(psp_mpi_job_create(&world, r->role, &second, &error));
+    claimed = rank == n - 1 && psp_mpi_job_claim_report(second, window_us);
+    CHECK(count_yes(claimed) == 1);
+    CHECK(rank == n - 1 || !psp_mpi_job_claim_report(second, window_us));
+    psp_mpi_job_destroy(second);
+}
+
 static void alone(psp_mpi_role_t role)
 {
     MPI_Comm world = MPI_COMM_WORLD;
@@ -409,6 +440,8 @@ static void run(rank_t *r, const char *mode)
         flood(r);
     else if (strcmp(mode, "abandon") == 0)
         abandon(r);
+    else if (strcmp(mode, "report") == 0)
+        report(r);
     else if (strcmp(mode, "idle") == 0)
         idle(r);
     else if (strcmp(mode, "latency") == 0)
