@@ -4,8 +4,9 @@
  * Start, on every rank: options, MPI, roles, then the server is opened, then all ranks of both
  * roles agree whether everybody could start. Whatever failed on whichever rank, all stop with its
  * code and that rank alone says why; servers take away what they made. After that nothing is
- * collective until the end: a server that fails says so, writes its status record and aborts the
- * job, since its share of the rows is gone for all.
+ * collective until the end: a server that fails writes its status record, says so unless another
+ * rank does, and aborts the job, since its share of the rows is gone for all. At the end servers
+ * agree on how they closed.
  *
  * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR1, which mpirun passes on at once
  * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
@@ -14,6 +15,7 @@
  * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread.
  * Memory outside of --memory is kept small: two malloc arenas, freed memory goes back early.
  */
+#include "common/clock.h"
 #include "common/log.h"
 #include "common/process.h"
 #include "common/run_status.h"
@@ -33,6 +35,9 @@
 
 #define POOL_KEEP_BYTES ((size_t)8 << 20)
 #define TRIM_BYTES (1 << 20)
+#define REPORT_WINDOW_US                                                                           \
+    UINT64_C(300000) /* in which several servers may fail, e.g. of one full disk */
+#define ABORT_WAIT_US UINT64_C(10000000)
 
 typedef struct program {
     ps_server_arguments_t arguments;
@@ -119,22 +124,38 @@ static psc_status_t start(program_t *program, psc_error_t *error)
     return st;
 }
 
+/*
+ * A failure while the job runs. One rank says it: if not this one, the job is about to be ended by
+ * another.
+ */
+__attribute__((noreturn)) static void fail(const program_t *program, const psc_error_t *error)
+{
+    psc_run_status_write("server", (int32_t)psp_mpi_job_rank(program->job), error->code,
+                         error->message);
+    if (psp_mpi_job_claim_report(program->job, REPORT_WINDOW_US))
+        psc_log(PSC_LOG_ERROR, "%s", error->message);
+    else
+        psc_clock_sleep_us(ABORT_WAIT_US);
+    psc_process_abort(error->code);
+}
+
 /* Serves; on failure the whole job ends here. */
 static psc_status_t serve(program_t *program)
 {
     int32_t rank = (int32_t)psp_mpi_job_rank(program->job);
     psc_error_t error = PSC_ERROR_INIT;
     psc_status_t st = ps_server_run(program->server, program->transport, &error);
-    if (st != PSC_OK) {
-        psc_log(PSC_LOG_ERROR, "%s", error.message);
-        psc_run_status_write("server", rank, st, error.message);
-        psc_process_abort(st);
-    }
-    psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
-    st = ps_server_close(program->server, false, false, &error);
     if (st != PSC_OK)
+        fail(program, &error);
+    psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
+    bool reporter = false;
+    st = ps_server_close(program->server, false, false, &error);
+    if (st == PSC_OK)
+        error.code = PSC_OK;
+    st = psp_mpi_job_agree(program->job, &error, &reporter);
+    if (reporter && st != PSC_OK)
         psc_log(PSC_LOG_ERROR, "%s", error.message);
-    else if (worst != PSC_OK)
+    else if (st == PSC_OK && worst != PSC_OK)
         st = psc_error_set(&error, worst, "a worker ended with: %s", psc_status_text(worst));
     psc_run_status_write("server", rank, st, error.message);
     close_rest(program);

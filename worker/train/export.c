@@ -23,9 +23,19 @@ typedef struct exporter {
     embps_table_t *table;
     const psw_vocab_t *vocab;
     psw_stop_t *stop;
+    const char *path;
     size_t dim, chunk_rows;
     chunk_t chunks[2];
 } exporter_t;
+
+/* The writer knows a stream alone: puts the path before its error. */
+static psc_status_t name_file(const exporter_t *exporter, psc_status_t st, psc_error_t *error)
+{
+    if (st == PSC_OK || error == NULL)
+        return st;
+    const psc_error_t what = *error;
+    return psc_error_set(error, st, "%s: %s", exporter->path, what.message);
+}
 
 static psc_status_t start(const exporter_t *exporter, chunk_t *chunk, size_t first,
                           psc_error_t *error)
@@ -67,26 +77,28 @@ static psc_status_t write_rows(exporter_t *exporter, psw_vectors_writer_t *write
         for (size_t i = 0; st == PSC_OK && i < chunk->n; i++, id++) {
             size_t size;
             const char *word = psw_vocab_word(exporter->vocab, id, &size);
-            st = psw_vectors_writer_row(writer, word, size, chunk->rows + i * exporter->dim, error);
+            const float *row = chunk->rows + i * exporter->dim;
+            st = name_file(exporter, psw_vectors_writer_row(writer, word, size, row, error), error);
         }
     }
     return st;
 }
 
-static psc_status_t write_file(exporter_t *exporter, bool binary, const char *path,
-                               psc_error_t *error)
+static psc_status_t write_file(exporter_t *exporter, bool binary, psc_error_t *error)
 {
     psc_outfile_t *file;
     psw_vectors_writer_t *writer;
-    psc_status_t st = psc_outfile_open(path, &file, error);
+    psc_status_t st = psc_outfile_open(exporter->path, &file, error);
     if (st != PSC_OK)
         return st;
     st = psw_vectors_writer_open(psc_outfile_stream(file), binary, psw_vocab_size(exporter->vocab),
                                  (uint32_t)exporter->dim, &writer, error);
+    st = name_file(exporter, st, error);
     if (st == PSC_OK) {
         st = write_rows(exporter, writer, error);
-        psc_status_t closed = psw_vectors_writer_close(writer, st == PSC_OK ? error : NULL);
-        st = st != PSC_OK ? st : closed;
+        psc_error_t *closing = st == PSC_OK ? error : NULL;
+        psc_status_t closed = psw_vectors_writer_close(writer, closing);
+        st = st != PSC_OK ? st : name_file(exporter, closed, closing);
     }
     if (st == PSC_OK)
         return psc_outfile_commit(file, error);
@@ -98,7 +110,7 @@ psc_status_t psw_export(embps_table_t *table, const psw_vocab_t *vocab, bool bin
                         const char *path, psw_stop_t *stop, psc_error_t *error)
 {
     exporter_t exporter = {
-        .table = table, .vocab = vocab, .stop = stop, .dim = embps_table_dim(table)};
+        .table = table, .vocab = vocab, .stop = stop, .path = path, .dim = embps_table_dim(table)};
     exporter.chunk_rows = exporter.dim < CHUNK_FLOATS ? CHUNK_FLOATS / exporter.dim : 1;
     psc_status_t st = PSC_OK;
     for (size_t i = 0; i < 2; i++) {
@@ -109,7 +121,7 @@ psc_status_t psw_export(embps_table_t *table, const psw_vocab_t *vocab, bool bin
             st = psc_error_set(error, PSC_NO_MEMORY, "out of memory writing %s", path);
     }
     if (st == PSC_OK)
-        st = write_file(&exporter, binary, path, error);
+        st = write_file(&exporter, binary, error);
     for (size_t i = 0; i < 2; i++) {
         (void)!finish(&exporter.chunks[i], NULL);
         psc_free(exporter.chunks[i].ids);

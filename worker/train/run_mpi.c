@@ -6,8 +6,8 @@
  * before each collective of their own, so that none waits in it for one that failed. The order of
  * collectives is that of the servers too: create the job, agree_all, connect.
  *
- * After that, a rank that fails reports and stops the whole job (psc_process_abort); ranks other
- * than the first wait a moment before they do, so that of an error that all see one is reported. A
+ * After that, a rank that fails stops the whole job (psc_process_abort), and one of those that fail
+ * reports (psp_mpi_job_claim_report); what a server could not do is left to that server. A
  * signal is no failure: workers finish their batch, agree that they stop, and say goodbye with that
  * status.
  *
@@ -28,7 +28,9 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define REPORT_DELAY_US UINT64_C(300000)
+#define REPORT_WINDOW_US UINT64_C(300000)
+#define SERVER_REPORT_WINDOW_US UINT64_C(2000000) /* a server first sends what it has */
+#define ABORT_WAIT_US UINT64_C(10000000)
 
 typedef struct run {
     psp_mpi_job_t *job;
@@ -57,12 +59,23 @@ static int leave(run_t *run, const psc_error_t *error, bool reporter)
     return (int)error->code;
 }
 
-/* A failure while the job runs. */
+/* Does a server that answers with this code come to its own end, and say so? */
+static bool ends_server(psc_status_t code)
+{
+    return code == PSC_IO || code == PSC_DISK_FULL || code == PSC_CORRUPT ||
+           code == PSC_NO_MEMORY || code == PSC_INTERNAL;
+}
+
+/* A failure while the job runs. If another rank says it, that one ends the job too. */
 __attribute__((noreturn)) static void fail(const run_t *run, const psc_error_t *error)
 {
     psc_run_status_write("worker", (int32_t)run->rank, error->code, error->message);
-    psc_clock_sleep_us(REPORT_DELAY_US * (1 + (run->rank < 9 ? run->rank : 9)));
-    psc_log(PSC_LOG_ERROR, "%s", error->message);
+    if (psp_mpi_job_claim_report(run->job, error->rank >= 0 && ends_server(error->code)
+                                               ? SERVER_REPORT_WINDOW_US
+                                               : REPORT_WINDOW_US))
+        psc_log(PSC_LOG_ERROR, "%s", error->message);
+    else
+        psc_clock_sleep_us(ABORT_WAIT_US);
     psc_process_abort(error->code);
 }
 
@@ -187,10 +200,15 @@ static int work(run_t *run)
     if (st == PSC_OK && run->rank == 0)
         st = finish(run, &error);
     psw_progress_destroy(run->progress);
+    if (st != PSC_OK && st != PSC_INTERRUPTED && error.rank >= 0)
+        fail(run, &error);
     if (st != PSC_OK)
         embps_abandon(run->client, (int)st);
-    else if (embps_close(run->client, &what) != 0)
+    else if (embps_close(run->client, &what) != 0) {
         st = psw_error_import(&what, &error);
+        if (st != PSC_INTERRUPTED)
+            fail(run, &error);
+    }
     psc_run_status_write("worker", (int32_t)run->rank, st, st != PSC_OK ? error.message : "");
     if (st != PSC_OK && (run->rank == 0 || st != PSC_INTERRUPTED))
         psc_log(PSC_LOG_ERROR, "%s%s", error.message,
