@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SIGTERM and SIGINT to embps-run, to a bare mpirun, and to a training in one process: the job ends in
+# order with status 7, says so once, writes no vectors and leaves no process. Its directories are closed
+# clean; a bare mpirun gives its ranks one second, so there they may also be known as not closed clean.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+# shellcheck source=tests/support/jobs
+. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+cd "$dir"
+make_text text 5000 5000
+run_options=(--kill-timeout 1) # what mpirun waits at the end, twice
+
+for how in run bare local; do
+    for signal in TERM INT; do
+        name="SIG$signal to $how"
+        data=$dir/data-$how-$signal
+        start_training $how log "$data" 16M skipgram --corpus "$dir/text" --out "$dir/out" --dim 50 \
+            --min-count 1 --epochs 10000 --batch-words 500 --log-json json --quiet
+        await 60 test -s json || { failed "$name: does not train"; cat log; }
+        start=$SECONDS
+        kill -$signal $job
+        finish_job 30
+        states=$(states_of "$data")
+        echo "$name: status $status after $((SECONDS - start)) s, states $states"
+        if [ $how = bare ]; then
+            [ $status != 0 ] || failed "$name: ends with 0"
+            [[ $states =~ ^(clean|open)\ (clean|open)$ ]] || failed "$name: states are $states"
+        else
+            [ $status = 7 ] || failed "$name: ends with $status, not 7"
+            [[ $states =~ ^clean(\ clean)?$ ]] || failed "$name: states are $states"
+        fi
+        expect_one_report "$name" log "stopped by a signal; no vectors were written"
+        expect_no_output "$name" out
+        expect_no_jobs "$name"
+        rm -f json
+    done
+done
+expect_refused "after a signal" "$dir/data-run-TERM" "closed clean"
+exit $((failures > 0))
