@@ -113,7 +113,8 @@ COMMENT_OR_STRING = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.
 def tracked_files(root):
     """Paths below root that belong to the repository, or will with the next `git add`."""
     listing = subprocess.run(
-        ["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        # A checkout that belongs to another user, as in containers, is none of our business.
+        ["git", "-c", "safe.directory=*", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         check=True, stdout=subprocess.PIPE)
     names = sorted(set(listing.stdout.decode().split("\0")) - {""})
     return [name for name in names if (pathlib.Path(root) / name).is_file()]
