@@ -9,6 +9,7 @@
 #include "worker/client_state.h"
 
 #include "common/alloc.h"
+#include "common/run_status.h"
 
 #define LEAVE_US UINT64_C(1000000)
 
@@ -154,6 +155,13 @@ psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
     return st != PSC_OK ? st : unseen;
 }
 
+/* A program that fails after this shows it by its own exit status, or writes another record. */
+static void record_end(const embps_client_t *client, psc_status_t code, const char *message)
+{
+    if (client->home.is_rank)
+        psc_run_status_write("worker", (int32_t)client->worker, code, message);
+}
+
 static psc_status_t depart(embps_client_t *client, bool orderly, psc_error_t *error)
 {
     psw_home_t home = client->home;
@@ -171,6 +179,7 @@ int embps_close(embps_client_t *client, embps_error_t *error)
     /* An error of one request is no reason to leave in disorder; one of the core is. */
     const bool orderly = psw_core_state(client->driver.core, NULL) == PSC_OK;
     psc_error_t leaving = PSC_ERROR_INIT;
+    record_end(client, what.code, what.code != PSC_OK ? what.message : "");
     if (depart(client, orderly, &leaving) != PSC_OK && what.code == PSC_OK)
         what = leaving;
     return psw_error_export(&what, error);
@@ -183,6 +192,7 @@ void embps_abandon(embps_client_t *client, int status)
     psc_error_t what = PSC_ERROR_INIT;
     (void)psc_error_set(&what, PSC_INTERRUPTED, "the client was abandoned");
     psw_driver_leave(&client->driver, &what, (uint32_t)status, LEAVE_US);
+    record_end(client, psc_status_from_number((uint32_t)status), what.message);
     if (depart(client, false, &what) != PSC_OK)
         return; /* the program ends with a failure that it knows */
 }

@@ -11,6 +11,7 @@ typedef struct psw_home {
     /* Frees transport and pool. orderly: goodbyes were said and answered. Takes context. */
     psc_status_t (*leave)(void *context, bool orderly, psc_error_t *error);
     void *context;
+    bool is_rank; /* of a job: its end is recorded for the script that started the job */
 } psw_home_t;
 
 typedef struct psw_tally {

@@ -59,7 +59,7 @@ static psc_status_t connect_job(psp_mpi_job_t *job, bool own, embps_client_t **c
     }
     if (own)
         home->job = job;
-    client->home = (psw_home_t){.leave = leave_mpi, .context = home};
+    client->home = (psw_home_t){.leave = leave_mpi, .context = home, .is_rank = true};
     *client_out = client;
     return PSC_OK;
 }

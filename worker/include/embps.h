@@ -131,7 +131,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect_mpi(const void *comm, embps_client_
 
 /*
  * What: waits for all outstanding requests, says goodbye to the servers and frees the client, its
- * tables and requests. Frees in any case; the code tells whether everything was acknowledged.
+ * tables and requests. Frees in any case; the code tells whether everything was acknowledged. In a
+ * job of embps-run it is also recorded as how this rank ended.
  * client NULL: no-op.
  */
 EMBPS_API int embps_close(embps_client_t *client, embps_error_t *error);
