@@ -1,21 +1,30 @@
 /*
  * A worker of a test job: the public calls against a dictionary, over MPI or local.
  *
- * client_main one IDS FILE     one worker: random pulls and pushes of all kinds must match a
- * dictionary bit for bit; writes all rows to FILE, for a comparison between jobs client_main one
- * IDS FILE DATA  the same in local mode client_main many IDS         several workers: shared rows,
- * rows of one's own, clocks, barriers client_main refused          what a server refuses comes back
- * in words, and the job goes on
+ * client_main one IDS FILE
+ *     one worker: random pulls and pushes of all kinds must match a dictionary bit for bit; writes
+ *     all rows to FILE, for a comparison between jobs
+ * client_main one IDS FILE DATA
+ *     the same in local mode
+ * client_main many IDS
+ *     several workers: shared rows, rows of one's own, clocks, barriers
+ * client_main hold IDS FOLDER [DIM]
+ *     every worker sets rows of its own, makes FOLDER/ready-RANK, calls nothing until FOLDER/go is
+ *     there, and then must find its rows as they were
+ * client_main refused
+ *     what a server refuses comes back in words, and the job goes on
  */
 #include "embps.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
 #include "common/rng.h"
 
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { D = 13, CALLS = 120, BATCH = 400 };
 
@@ -218,6 +227,43 @@ static void run_many(embps_client_t *client, size_t n_ids)
     psc_free(rows);
 }
 
+static float held_value(uint64_t id, size_t column)
+{
+    return (float)(psc_mix64(id) & 0xffff) + (float)column;
+}
+
+static void run_hold(embps_client_t *client, size_t n_ids, const char *folder, uint32_t dim)
+{
+    char path[4096];
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    options.dim = dim;
+    REQUIRE(embps_table_open(client, "held", &options, &table, &test_error) == 0);
+    uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
+    float *rows = psc_alloc_array(n_ids, dim * sizeof *rows);
+    REQUIRE(ids != NULL && rows != NULL);
+    for (size_t i = 0; i < n_ids; i++) {
+        ids[i] = (uint64_t)embps_worker_rank(client) << 32 | i;
+        for (size_t c = 0; c < dim; c++)
+            rows[i * dim + c] = held_value(ids[i], c);
+    }
+    REQUIRE(embps_push(table, EMBPS_ASSIGN, ids, n_ids, rows, 0, &test_error) == 0);
+    (void)snprintf(path, sizeof path, "%s/ready-%u", folder, embps_worker_rank(client));
+    FILE *ready = fopen(path, "w");
+    REQUIRE(ready != NULL && fclose(ready) == 0);
+    (void)snprintf(path, sizeof path, "%s/go", folder);
+    while (access(path, F_OK) != 0)
+        psc_clock_sleep_us(10000);
+    memset(rows, 0, n_ids * dim * sizeof *rows);
+    REQUIRE(embps_pull(table, ids, n_ids, rows, &test_error) == 0);
+    for (size_t i = 0; i < n_ids; i++) {
+        for (size_t c = 0; c < dim; c++)
+            REQUIRE(rows[i * dim + c] == held_value(ids[i], c));
+    }
+    psc_free(ids);
+    psc_free(rows);
+}
+
 static void count(void *context, const char *name, uint64_t counted)
 {
     uint64_t *sum = context;
@@ -274,11 +320,11 @@ static void run_alone(void)
 int main(int argc, char **argv)
 {
     int provided;
-    const bool local = argc > 4;
+    const char *mode = argc > 1 ? argv[1] : "";
+    const bool local = argc > 4 && strcmp(mode, "one") == 0;
     if (!local)
         MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     embps_client_t *client = NULL;
-    const char *mode = argc > 1 ? argv[1] : "";
     const size_t n_ids = argc > 2 ? (size_t)strtoul(argv[2], NULL, 10) : 1;
     if (n_ids == 0)
         stop("IDS must be above 0", __LINE__);
@@ -290,6 +336,8 @@ int main(int argc, char **argv)
     connect(local ? argv[4] : NULL, &client);
     if (strcmp(mode, "one") == 0 && argc > 3)
         run_one(client, n_ids, argv[3]);
+    else if (strcmp(mode, "hold") == 0 && argc > 3)
+        run_hold(client, n_ids, argv[3], argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : D);
     else if (strcmp(mode, "many") == 0)
         run_many(client, n_ids);
     else
