@@ -4,7 +4,7 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-if nm -C "$build/embps-server" 2>/dev/null | grep -q __asan_init; then
+if grep -qaE '__(asan|tsan|msan)_init' "$build/embps-server"; then
     echo "skipped: a build with sanitizers has memory of its own"
     exit 77
 fi
