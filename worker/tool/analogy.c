@@ -4,40 +4,13 @@
  */
 #include "common/alloc.h"
 #include "common/log.h"
-#include "common/options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
+#include "worker/tool/search_options.h"
 #include "worker/tool/vector_search.h"
 #include "worker/tool/word_lookup.h"
 
 #include <string.h>
-
-typedef struct analogy_options {
-    const char *vectors;
-    uint64_t top;
-    bool json;
-} analogy_options_t;
-
-static const psc_option_t options[] = {
-    {.name = "vectors",
-     .argument = "FILE",
-     .type = PSC_OPTION_TEXT,
-     .offset = offsetof(analogy_options_t, vectors),
-     .required = true,
-     .help = "Vectors in word2vec's text or binary form, GloVe's or fastText's text form."},
-    {.name = "top",
-     .argument = "N",
-     .type = PSC_OPTION_U64,
-     .offset = offsetof(analogy_options_t, top),
-     .min = 1,
-     .max = 1000,
-     .default_value = "10",
-     .help = "How many words to show."},
-    {.name = "json",
-     .type = PSC_OPTION_FLAG,
-     .offset = offsetof(analogy_options_t, json),
-     .help = "Print JSON instead of text."},
-};
 
 static const psc_command_t command = {
     .name = "embps analogy",
@@ -46,8 +19,8 @@ static const psc_command_t command = {
     .description =
         "The words nearest to B - A + C by cosine, with A, B and C themselves left out. A "
         "word that the file does not hold is tried in lower case.",
-    .options = options,
-    .n_options = sizeof options / sizeof options[0],
+    .options = psw_search_option_table,
+    .n_options = PSW_SEARCH_OPTION_COUNT,
     .operands = "A B C",
     .examples = "embps analogy --vectors vectors.txt man king woman",
 };
@@ -70,7 +43,7 @@ static psc_status_t find_words(const psw_vectors_t *vectors, const char *path,
     return st;
 }
 
-static psc_status_t answer(const psw_vectors_t *vectors, const analogy_options_t *o,
+static psc_status_t answer(const psw_vectors_t *vectors, const psw_search_options_t *o,
                            const psc_option_list_t *words, float *query, psw_hit_t *hits,
                            psc_error_t *error)
 {
@@ -97,7 +70,7 @@ static psc_status_t answer(const psw_vectors_t *vectors, const analogy_options_t
 
 psc_status_t psw_tool_analogy(int argc, char *const argv[], psc_error_t *error)
 {
-    analogy_options_t o = {0};
+    psw_search_options_t o = {0};
     psc_option_list_t words = {0};
     psc_parse_result_t parsed;
     psc_status_t st = psc_options_parse(&command, argc, argv, &o, &words, NULL, &parsed, error);

@@ -6,40 +6,13 @@
  */
 #include "common/alloc.h"
 #include "common/log.h"
-#include "common/options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
+#include "worker/tool/search_options.h"
 #include "worker/tool/vector_search.h"
 #include "worker/tool/word_lookup.h"
 
 #include <string.h>
-
-typedef struct nearest_options {
-    const char *vectors;
-    uint64_t top;
-    bool json;
-} nearest_options_t;
-
-static const psc_option_t options[] = {
-    {.name = "vectors",
-     .argument = "FILE",
-     .type = PSC_OPTION_TEXT,
-     .offset = offsetof(nearest_options_t, vectors),
-     .required = true,
-     .help = "Vectors in word2vec's text or binary form, GloVe's or fastText's text form."},
-    {.name = "top",
-     .argument = "N",
-     .type = PSC_OPTION_U64,
-     .offset = offsetof(nearest_options_t, top),
-     .min = 1,
-     .max = 1000,
-     .default_value = "10",
-     .help = "How many words to show."},
-    {.name = "json",
-     .type = PSC_OPTION_FLAG,
-     .offset = offsetof(nearest_options_t, json),
-     .help = "Print JSON instead of text."},
-};
 
 static const psc_command_t command = {
     .name = "embps nearest",
@@ -48,13 +21,13 @@ static const psc_command_t command = {
     .description =
         "For each WORD, the words whose vectors have the greatest cosine with its own. A "
         "word that the file does not hold is tried in lower case.",
-    .options = options,
-    .n_options = sizeof options / sizeof options[0],
+    .options = psw_search_option_table,
+    .n_options = PSW_SEARCH_OPTION_COUNT,
     .operands = "WORD...",
     .examples = "embps nearest --vectors vectors.txt king physics",
 };
 
-static psc_status_t answer(const psw_vectors_t *vectors, const nearest_options_t *o, size_t row,
+static psc_status_t answer(const psw_vectors_t *vectors, const psw_search_options_t *o, size_t row,
                            psw_hit_t *hits, psw_hit_output_t *output, psc_error_t *error)
 {
     psw_excluded_t self = {.rows = {row}, .n = 1};
@@ -68,7 +41,7 @@ static psc_status_t answer(const psw_vectors_t *vectors, const nearest_options_t
     return psw_hit_output_add(output, word, vectors, hits, n, error);
 }
 
-static psc_status_t answer_all(const psw_vectors_t *vectors, const nearest_options_t *o,
+static psc_status_t answer_all(const psw_vectors_t *vectors, const psw_search_options_t *o,
                                const psc_option_list_t *words, psw_hit_t *hits, psc_error_t *error)
 {
     psw_hit_output_t output;
@@ -96,7 +69,7 @@ static psc_status_t answer_all(const psw_vectors_t *vectors, const nearest_optio
 
 psc_status_t psw_tool_nearest(int argc, char *const argv[], psc_error_t *error)
 {
-    nearest_options_t o = {0};
+    psw_search_options_t o = {0};
     psc_option_list_t words = {0};
     psc_parse_result_t parsed;
     psc_status_t st = psc_options_parse(&command, argc, argv, &o, &words, NULL, &parsed, error);
