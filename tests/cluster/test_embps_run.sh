@@ -1,6 +1,6 @@
 #!/bin/bash
-# embps-run alone, with dummy ranks in place of the programs: exit statuses follow the ranks' records, signals reach the
-# ranks, wrong command lines are refused, nothing is left behind.
+# embps-run alone, mostly with dummy ranks in place of the programs: exit statuses follow the ranks'
+# records, signals reach the ranks, wrong command lines are refused, nothing is left behind.
 set -u
 build=$1
 folder=$2
@@ -35,7 +35,7 @@ case "$role-$rank $*" in
 "worker-0 "*worker-fails*) record 41; exit 41 ;;
 "worker-0 "*no-record*) exit 0 ;;
 *wait*)
-    touch "$EMBPS_TEST_STARTED/$role-$rank"
+    echo $$ >"$EMBPS_TEST_STARTED/$role-$rank"
     while :; do sleep 0.05; done
     ;;
 esac
@@ -57,30 +57,63 @@ job() { # scenario, options...
 job good
 check "a good job ends with 0" 0 $?
 check "a good job says nothing" "" "$(cat "$folder/out" "$folder/err")"
-for recovery in "" --recovery; do
-    job worker-fails $recovery
-    check "the failing rank's code is the job's ${recovery:+(recovery)}" 41 $?
-    job worker-killed $recovery
-    check "a killed rank fails the job ${recovery:+(recovery)}" 1 $?
-    check "the killed rank is named ${recovery:+(recovery)}" 1 "$(grep -c 'no record.*worker 1' "$folder/err")"
-    job no-record $recovery
-    check "a missing record fails the job ${recovery:+(recovery)}" 1 $?
-done
+job worker-fails
+check "the failing rank's code is the job's" 41 $?
+job worker-killed
+check "a killed rank fails the job" 1 $?
+check "the killed rank is named" 1 "$(grep -c 'no record.*worker 1' "$folder/err")"
+job no-record
+check "a missing record fails the job" 1 $?
 
-for signal in TERM INT; do
-    export EMBPS_TEST_STARTED=$folder/started-$signal
+child_of() { # pid
+    ps -o pid= --ppid "$1" | head -1 | tr -d ' '
+}
+
+# Starts a job whose workers wait; $pid is then a subshell of ours, $run_pid embps-run in it.
+waiting_job() { # name, options...
+    export EMBPS_TEST_STARTED=$folder/started-$1
     mkdir "$EMBPS_TEST_STARTED"
-    job wait &
+    shift
+    job wait "$@" &
     pid=$!
     for _ in $(seq 200); do
-        [ "$(find "$EMBPS_TEST_STARTED" -type f | wc -l)" -eq 2 ] && break # the workers
+        [ "$(find "$EMBPS_TEST_STARTED" -type f -size +0 | wc -l)" -eq 2 ] && break # the workers
         sleep 0.05
     done
-    # the job runs in a subshell of ours: its child is embps-run
-    kill -"$signal" "$(ps -o pid= --ppid "$pid" | head -1 | tr -d ' ')"
+    run_pid=$(child_of "$pid")
+}
+
+for signal in TERM INT; do
+    waiting_job "$signal"
+    kill -"$signal" "$run_pid"
     wait "$pid"
     check "SIG$signal ends the job with 7" 7 $?
 done
+
+if setpriv --pdeathsig TERM true 2>/dev/null; then
+    waiting_job KILL --kill-timeout 2
+    ranks=("$(child_of "$run_pid")" "$(cat "$EMBPS_TEST_STARTED/worker-0")" "$(cat "$EMBPS_TEST_STARTED/worker-1")")
+    check "mpirun and the workers run" 3 "$(ps -o pid= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | wc -l)"
+    kill -KILL "$run_pid"
+    wait "$pid" 2>/dev/null
+    until=$((SECONDS + 15))
+    while left=$(ps -o pid=,comm= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | grep -v defunct) &&
+        [ "$SECONDS" -lt "$until" ]; do
+        sleep 0.1
+    done
+    check "mpirun and the workers end when embps-run is killed" "" "$left"
+    [ -z "$left" ] || kill -KILL "${ranks[@]}"
+    rm -rf "$folder"/tmp/embps-run.* # a killed embps-run cannot
+fi
+
+job good <&-
+check "a closed standard input does no harm" 0 $?
+for _ in $(seq 200); do echo "the cat and the dog sit on the mat"; done >"$folder/text"
+"$run" --bin-dir "$build" --data "$folder/tables" -- skipgram --corpus "$folder/text" --out "$folder/vectors" \
+    --epochs 1 --dim 8 <&- >&- 2>&-
+check "a job of the true programs with closed standard streams ends with 0" 0 $?
+check "the version is that of the programs" "embps-run $("$build/embps-server" --version | sed 's/.* //')" \
+    "$("$run" --bin-dir "$build" --version)"
 
 "$run" --bin-dir "$folder/bin" -s 0 -w 1 --data d -- x 2>"$folder/err"
 check "0 servers are refused" 2 $?
@@ -96,6 +129,8 @@ check "a missing trainer is refused" 2 $?
 check "missing programs are told" 2 $?
 "$run" --bin-dir "$folder/bin" --bogus 2>"$folder/err"
 check "unknown options are refused" 2 $?
+"$run" --bin-dir "$folder/bin" --recovery --data d -- x 2>"$folder/err"
+check "--recovery, which there is no more, is refused" 2 $?
 check "the command is printed" 1 "$("$run" --bin-dir "$folder/bin" --servers=3 --data "a b" --memory 8M --print -- skipgram |
     grep -c -- '-n 3 .*embps-server --data a\\ b --memory 8M : -n 1 .*embps-train skipgram')"
 printf 'one slots=2\ntwo slots = 1 # last\n' >"$folder/hosts"

@@ -21,7 +21,8 @@
  *     embps_close(client, &error);
  *
  * Errors: every function that can fail returns 0 or a code (EMBPS_...), and fills *error (may be
- * NULL). Pointers are borrowed for the call unless stated otherwise.
+ * NULL). Pointers are borrowed for the call unless stated otherwise. A NULL handle or output
+ * pointer where the text does not allow it is a fault of the caller, and may crash the program.
  *
  * Threads: a client and its tables and requests are used by one thread at a time; different clients
  * are independent. Messages move inside calls of this library (any call moves them), on the calling
@@ -92,7 +93,7 @@ typedef struct embps_request embps_request_t;
 typedef struct embps_local_options {
     const char *data;      /* data directory; must not hold tables of another run. Required */
     uint64_t memory_bytes; /* for rows, RocksDB's own included. At least 8 MiB. Default 256 MiB */
-    uint32_t n_workers;    /* clients that share the shard, see embps_local_create. Default 1 */
+    uint32_t n_workers;    /* clients of embps_connect_local_many. Default 1 */
 } embps_local_options_t;
 
 #define EMBPS_LOCAL_OPTIONS_DEFAULT                                                                \
@@ -202,6 +203,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_pull(embps_table_t *table, const uint64_t *
  * Errors: INVALID_ARGUMENT (also: a value that is not finite, named by its id; nothing was sent),
  * as for pull. Each server applies its part of a push whole or not at all; after an error the
  * message names the server whose part was refused.
+ * Only the pushed values and the rate are checked for being finite, not the row after the change: a
+ * row can overflow to infinity.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_push(embps_table_t *table, embps_push_kind_t kind,
                                           const uint64_t *ids, size_t n, const float *rows,
