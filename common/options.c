@@ -93,14 +93,34 @@ static psc_status_t refuse(parser_t *parser, const psc_option_t *option, const c
                          value, text);
 }
 
-static psc_status_t check_bounds(parser_t *parser, const psc_option_t *option, const char *variable,
-                                 const char *value, double number)
+/* A value that is no number at all: what is wrong, and what is possible. */
+static psc_status_t refuse_number(parser_t *parser, const psc_option_t *option,
+                                  const char *variable, const char *value, const char *what)
 {
     char bounds[64];
     psc_option_format_bounds(option, bounds, sizeof bounds);
-    if (bounds[0] == '\0' || (number >= option->min && number <= option->max))
+    if (bounds[0] == '\0' && option->type == PSC_OPTION_U64)
+        (void)snprintf(bounds, sizeof bounds, "0 to 2^64-1");
+    return refuse(parser, option, variable, value, "%s%s%s", what,
+                  bounds[0] != '\0' ? "; possible: " : "", bounds);
+}
+
+static psc_status_t check_bounds(parser_t *parser, const psc_option_t *option, const char *variable,
+                                 const char *value, bool within)
+{
+    char bounds[64];
+    psc_option_format_bounds(option, bounds, sizeof bounds);
+    if (bounds[0] == '\0' || within)
         return PSC_OK;
     return refuse(parser, option, variable, value, "out of bounds; possible: %s", bounds);
+}
+
+/* Compared as integers: from 2^53 on, doubles would take a neighbour for the bound. */
+static bool is_within(uint64_t number, double min, double max)
+{
+    bool above = min <= 0 || (min < 0x1p64 && number >= (uint64_t)ceil(min));
+    bool below = max >= 0x1p64 || (max >= 0 && number <= (uint64_t)max);
+    return above && below;
 }
 
 static bool flag_of_text(const char *text, bool *flag_out)
@@ -123,11 +143,12 @@ static psc_status_t set_u64(parser_t *parser, const psc_option_t *option, const 
     if (option->type == PSC_OPTION_SIZE) {
         psc_error_t why = PSC_ERROR_INIT;
         if (psc_size_parse(value, &number, &why) != PSC_OK)
-            return refuse(parser, option, variable, value, "%s", why.message);
+            return refuse_number(parser, option, variable, value, why.message);
     } else if (!parse_digits(value, &number, &end) || *end != '\0') {
-        return refuse(parser, option, variable, value, "wanted is a whole number from 0 to 2^64-1");
+        return refuse_number(parser, option, variable, value, "wanted is a whole number");
     }
-    psc_status_t st = check_bounds(parser, option, variable, value, (double)number);
+    psc_status_t st =
+        check_bounds(parser, option, variable, value, is_within(number, option->min, option->max));
     if (st == PSC_OK)
         *(uint64_t *)(void *)(parser->values + option->offset) = number;
     return st;
@@ -140,11 +161,33 @@ static psc_status_t set_double(parser_t *parser, const psc_option_t *option, con
     double number = strtod(value, &end);
     bool starts = strchr("+-.0123456789", value[0]) != NULL; /* no blanks, no "inf" */
     if (value[0] == '\0' || !starts || *end != '\0' || !isfinite(number))
-        return refuse(parser, option, variable, value, "wanted is a finite number like 0.025");
-    psc_status_t st = check_bounds(parser, option, variable, value, number);
+        return refuse_number(parser, option, variable, value,
+                             "wanted is a finite number like 0.025");
+    psc_status_t st = check_bounds(parser, option, variable, value,
+                                   number >= option->min && number <= option->max);
     if (st == PSC_OK)
         *(double *)(void *)(parser->values + option->offset) = number;
     return st;
+}
+
+static psc_status_t set_text(parser_t *parser, const psc_option_t *option, const char *variable,
+                             const char *value)
+{
+    if (value[0] == '\0')
+        return refuse(parser, option, variable, value, "%s is empty", option->argument);
+    char all[256] = "";
+    bool found = option->choices == NULL;
+    for (size_t i = 0, at = 0; !found && option->choices[i] != NULL; i++) {
+        const char *choice = option->choices[i];
+        const char *before = i == 0 ? "" : option->choices[i + 1] == NULL ? " or " : ", ";
+        found = strcmp(value, choice) == 0;
+        if (at < sizeof all)
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", before, choice);
+    }
+    if (!found)
+        return refuse(parser, option, variable, value, "unknown; possible: %s", all);
+    *(const char **)(void *)(parser->values + option->offset) = value;
+    return PSC_OK;
 }
 
 /* Sets the field of one option from text; variable: where it comes from, NULL for argv. */
@@ -165,10 +208,7 @@ static psc_status_t set_value(parser_t *parser, const psc_option_t *option, cons
     case PSC_OPTION_DOUBLE:
         return set_double(parser, option, variable, value);
     case PSC_OPTION_TEXT:
-        if (value[0] == '\0')
-            return refuse(parser, option, variable, value, "%s is empty", option->argument);
-        *(const char **)field = value;
-        return PSC_OK;
+        return set_text(parser, option, variable, value);
     case PSC_OPTION_LIST: /* a default: a list of one */
         *(psc_option_list_t *)field = (psc_option_list_t){&option->default_value, 1};
         return PSC_OK;

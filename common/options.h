@@ -49,8 +49,9 @@ typedef struct psc_option {
     double min, max;           /* of numbers and sizes, both allowed; 0 and 0: no bounds */
     const char *default_value; /* as text, parsed like a value; NULL: zero, or required */
     bool required;
-    const char *environment; /* variable read when the option is not given, or NULL; no lists */
-    const char *help;        /* one paragraph, plain text, without trailing newline */
+    const char *environment;    /* variable read when the option is not given, or NULL; no lists */
+    const char *const *choices; /* of a text: the only ones possible, ended by NULL; or NULL */
+    const char *help;           /* one paragraph, plain text, without trailing newline */
 } psc_option_t;
 
 typedef struct psc_command {

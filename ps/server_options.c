@@ -1,13 +1,15 @@
 /*
  * Options of embps-server: one table, from which parsing, bounds and --help come.
  *
- * Levels of the log are words, checked here, since the table knows no enumerations. Threads: none.
+ * Levels of the log are words in the order of psc_log_level_t. Threads: none.
  */
 #include "ps/server_options.h"
 
 #include "ps/store/store.h"
 
 #include <string.h>
+
+static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
 static const psc_option_t options[] = {
     {.name = "data",
@@ -35,6 +37,7 @@ static const psc_option_t options[] = {
      .offset = offsetof(ps_server_arguments_t, log_level),
      .default_value = "warn",
      .environment = "EMBPS_LOG_LEVEL",
+     .choices = level_names,
      .help = "What is logged on standard error: error, warn, info or debug."},
 };
 
@@ -59,8 +62,6 @@ const psc_command_t ps_server_command = {
                 "skipgram --corpus text --out vectors.txt",
 };
 
-static const char *const level_names[] = {"error", "warn", "info", "debug"};
-
 psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
                                        ps_server_arguments_t *arguments_out,
                                        psc_log_level_t *level_out, psc_parse_result_t *result_out,
@@ -73,14 +74,10 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         return st;
     if (*result_out == PSC_PARSE_EXIT)
         return PSC_OK;
-    for (size_t i = 0; i < sizeof level_names / sizeof level_names[0]; i++) {
-        if (strcmp(arguments.log_level, level_names[i]) == 0) {
-            *level_out = (psc_log_level_t)i;
-            *arguments_out = arguments;
-            return PSC_OK;
-        }
-    }
-    return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                         "--log-level is \"%.40s\": must be error, warn, info or debug",
-                         arguments.log_level);
+    size_t level = 0;
+    while (strcmp(arguments.log_level, level_names[level]) != 0)
+        level++;
+    *level_out = (psc_log_level_t)level;
+    *arguments_out = arguments;
+    return PSC_OK;
 }

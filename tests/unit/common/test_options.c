@@ -19,6 +19,8 @@ typedef struct values {
     bool fast;
     const char *form;
     psc_option_list_t more;
+    uint64_t count;
+    const char *level;
     uint64_t guard; /* no option: stays as it was */
 } values_t;
 
@@ -71,6 +73,22 @@ static const psc_option_t options[] = {
      .type = PSC_OPTION_U64,
      .offset = offsetof(values_t, seed),
      .help = "Any number."},
+    {.name = "count",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(values_t, count),
+     .min = 3,
+     .max = 0x1p53,
+     .default_value = "3",
+     .help = "Large."},
+    {.name = "level",
+     .argument = "NAME",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(values_t, level),
+     .default_value = "low",
+     .environment = "EMBPS_TEST_LEVEL",
+     .choices = (const char *const[]){"low", "middle", "high", NULL},
+     .help = "Level."},
     {.name = "fast",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(values_t, fast),
@@ -144,7 +162,7 @@ static int clear_environment(void **state)
 {
     (void)state;
     return unsetenv("EMBPS_TEST_DIM") | unsetenv("EMBPS_TEST_MEMORY") | unsetenv("EMBPS_TEST_OUT") |
-           unsetenv("EMBPS_TEST_FAST");
+           unsetenv("EMBPS_TEST_FAST") | unsetenv("EMBPS_TEST_LEVEL");
 }
 
 static void defaults_fill_what_is_not_given(void **state)
@@ -233,6 +251,39 @@ static void bounds_hold_and_are_told(void **state)
                    "--alpha 1.0000001: out of bounds; possible: 0 to 1");
 }
 
+static void bounds_beyond_the_doubles_hold_exactly(void **state)
+{
+    (void)state;
+    assert_int_equal(PARSE("--out=f", "--count=9007199254740992").values.count,
+                     UINT64_C(9007199254740992));
+    assert_refused(PARSE("--out=f", "--count=9007199254740993"),
+                   "--count 9007199254740993: out of bounds; possible: 3 to 9007199254740992");
+    assert_refused(PARSE("--out=f", "--count=2"),
+                   "--count 2: out of bounds; possible: 3 to 9007199254740992");
+}
+
+static void what_is_no_number_is_told_the_bounds(void **state)
+{
+    (void)state;
+    assert_refused(PARSE("--out=f", "--count", "-1"),
+                   "--count -1: wanted is a whole number; possible: 3 to 9007199254740992");
+    assert_refused(PARSE("--out=f", "--seed", "1.5"),
+                   "--seed 1.5: wanted is a whole number; possible: 0 to 2^64-1");
+    assert_refused(PARSE("--out=f", "--alpha", "x"),
+                   "--alpha x: wanted is a finite number like 0.025; possible: 0 to 1");
+}
+
+static void a_text_that_is_no_choice_is_told_all_with_its_source(void **state)
+{
+    (void)state;
+    assert_string_equal(PARSE("--out=f", "--level=high").values.level, "high");
+    assert_refused(PARSE("--out=f", "--level=hi"),
+                   "--level hi: unknown; possible: low, middle or high");
+    assert_int_equal(setenv("EMBPS_TEST_LEVEL", "foo", 1), 0);
+    assert_refused(PARSE("--out=f"),
+                   "EMBPS_TEST_LEVEL=foo: unknown; possible: low, middle or high");
+}
+
 static void what_is_no_number_is_refused(void **state)
 {
     (void)state;
@@ -319,7 +370,7 @@ static void the_environment_stands_between_command_line_and_default(void **state
     assert_int_equal(got.values.memory, 256 << 20);
     assert_string_equal(got.values.out, "from-env");
     assert_true(got.values.fast);
-    assert_true(got.given[1] && !got.given[2] && got.given[4] && got.given[7]);
+    assert_true(got.given[1] && !got.given[2] && got.given[4] && got.given[9]);
 
     got = PARSE("--dim=60", "--out=f");
     assert_int_equal(got.values.dim, 60);
@@ -336,7 +387,7 @@ static void a_wrong_variable_is_named(void **state)
     assert_refused(PARSE("--out=f"), "EMBPS_TEST_DIM=9999: out of bounds; possible: 1 to 4096");
     assert_int_equal(setenv("EMBPS_TEST_DIM", "many", 1), 0);
     assert_refused(PARSE("--out=f"),
-                   "EMBPS_TEST_DIM=many: wanted is a whole number from 0 to 2^64-1");
+                   "EMBPS_TEST_DIM=many: wanted is a whole number; possible: 1 to 4096");
     assert_int_equal(PARSE("--out=f", "--dim=3").st, PSC_OK); /* not looked at */
     assert_int_equal(unsetenv("EMBPS_TEST_DIM"), 0);
     assert_int_equal(setenv("EMBPS_TEST_FAST", "maybe", 1), 0);
@@ -425,8 +476,9 @@ static void sizes_take_suffixes_and_tell_overflow(void **state)
 static void a_wrong_size_is_told_with_its_option(void **state)
 {
     (void)state;
-    assert_refused(PARSE("--out=f", "--memory=16777216T"),
-                   "--memory 16777216T: size 16777216T is 2^64 bytes or more");
+    assert_refused(
+        PARSE("--out=f", "--memory=16777216T"),
+        "--memory 16777216T: size 16777216T is 2^64 bytes or more; possible: 8M or more");
     outcome_t got = PARSE("--out=f", "--memory", "lots");
     assert_int_equal(got.st, PSC_INVALID_ARGUMENT);
     assert_int_equal(strncmp(got.error.message, "--memory lots: lots is not a size", 33), 0);
@@ -528,6 +580,9 @@ int main(void)
         CLEAN(lists_take_all_words_up_to_the_next_option),
         CLEAN(values_may_begin_with_one_dash),
         CLEAN(bounds_hold_and_are_told),
+        CLEAN(bounds_beyond_the_doubles_hold_exactly),
+        CLEAN(what_is_no_number_is_told_the_bounds),
+        CLEAN(a_text_that_is_no_choice_is_told_all_with_its_source),
         CLEAN(what_is_no_number_is_refused),
         CLEAN(a_missing_value_is_told),
         CLEAN(a_missing_required_option_is_told),

@@ -68,11 +68,25 @@ static void refuses_what_cannot_be(void **unused)
     }
 }
 
+static void a_wrong_level_from_the_environment_names_the_variable(void **unused)
+{
+    (void)unused;
+    ps_server_arguments_t arguments;
+    psc_log_level_t level;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(setenv("EMBPS_LOG_LEVEL", "foo", 1), 0);
+    assert_int_equal(parse("--data d", &arguments, &level, &error), PSC_INVALID_ARGUMENT);
+    assert_string_equal(error.message,
+                        "EMBPS_LOG_LEVEL=foo: unknown; possible: error, warn, info or debug");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(takes_its_options_and_defaults, no_environment),
         cmocka_unit_test_setup(refuses_what_cannot_be, no_environment),
+        cmocka_unit_test_setup_teardown(a_wrong_level_from_the_environment_names_the_variable,
+                                        no_environment, no_environment),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
