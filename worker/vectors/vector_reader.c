@@ -34,6 +34,7 @@ typedef struct reader {
     size_t at;
     size_t end;
     uint64_t line; /* text: number of the present line, from 1 */
+    bool stopped;  /* read_until met its stop, not the end of the file */
     char *text;    /* a line or a word, NUL-terminated */
     size_t text_size;
     size_t text_room;
@@ -83,6 +84,7 @@ static psc_status_t text_append(reader_t *r, const char *bytes, size_t size)
 static psc_status_t read_until(reader_t *r, char stop, size_t most, bool *any_out)
 {
     r->text_size = 0;
+    r->stopped = false;
     *any_out = false;
     psc_status_t st = text_append(r, "", 0);
     while (st == PSC_OK) {
@@ -97,6 +99,7 @@ static psc_status_t read_until(reader_t *r, char stop, size_t most, bool *any_ou
         size_t size = found != NULL ? (size_t)(found - from) : r->end - r->at;
         st = text_append(r, from, size);
         r->at += size + (found != NULL ? 1 : 0);
+        r->stopped = found != NULL;
         if (found != NULL || r->text_size > most)
             break;
     }
@@ -346,6 +349,7 @@ static psc_status_t read_text(reader_t *r)
 {
     uint64_t n_rows = 0;
     bool ended = false; /* an empty line was met: only such may follow */
+    bool whole = true;  /* the last row has a line end */
     for (;;) {
         bool any;
         psc_status_t st = read_until(r, '\n', SIZE_MAX, &any);
@@ -372,9 +376,13 @@ static psc_status_t read_text(reader_t *r)
         if (st != PSC_OK)
             return st;
         n_rows++;
+        whole = r->stopped;
     }
     if (r->has_header && n_rows < r->promised)
         return missing_rows(r, n_rows);
+    /* What writes a first line ends its last one; a number that was cut would read as another. */
+    if (r->has_header && !whole)
+        return text_error(r, "the last line has no newline; the file was cut off");
     if (r->vectors == NULL)
         return psc_error_set(r->error, PSC_CORRUPT, "%s holds nothing but empty lines", r->path);
     return PSC_OK;

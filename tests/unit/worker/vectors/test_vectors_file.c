@@ -275,6 +275,8 @@ static void damaged_text_is_refused_with_its_line(void **state)
     refused_text("2 2\na 1 2\nb nan 1\n", "line 3", "not finite");
     refused_text("2 2\na 1 2\nb 1e99 1\n", "line 3", "not finite");
     refused_text("2 2\na 1 2\n 3 4\n", "line 3", "no word before");
+    refused_text("2 2\na 1 2\nb 3 4.2", "line 3", "no newline; the file was cut off");
+    refused_text("2 2\na 1 2\nb 3 4.2 ", "line 3", "no newline; the file was cut off");
     refused_text("2 0\na\n", "line 1", "0 dimensions");
     refused_text("a 1 2\n\nb 3 4\n", "line 3", "after an empty line");
     refused_text("a 1 2\nb 3 4 5\n", "line 2", "3 numbers where 2 belong");
