@@ -82,7 +82,7 @@ static psc_status_t fill(psw_vocab_t *vocab, const psw_counted_t *kept, size_t n
     for (size_t i = 0; i < n; i++) {
         memcpy(vocab->arena + offset, kept[i].bytes, kept[i].size);
         vocab->words[i] = (vocab_word_t){.offset = offset, .count = kept[i].count};
-        vocab->total += kept[i].count;
+        vocab->total = psw_count_sum(vocab->total, kept[i].count);
         offset += kept[i].size;
     }
     vocab->words[n] = (vocab_word_t){.offset = offset};

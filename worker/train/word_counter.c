@@ -143,7 +143,7 @@ static psc_status_t add_entry(psw_counter_t *counter, slot_t *slot, uint64_t has
     counter->n_entries++;
     slot->tag = (uint32_t)(hash >> 32);
     slot->entry = (uint32_t)counter->n_entries;
-    counter->total += n;
+    counter->total = psw_count_sum(counter->total, n);
     if (counter->n_entries * 2 > counter->n_slots)
         return grow_index(counter, error);
     return PSC_OK;
@@ -156,8 +156,9 @@ psc_status_t psw_counter_add(psw_counter_t *counter, const char *bytes, size_t s
     slot_t *slot = find(counter, hash, bytes, size);
     if (slot->entry == 0)
         return add_entry(counter, slot, hash, bytes, size, n, error);
-    counter->entries[slot->entry - 1].count += n;
-    counter->total += n;
+    entry_t *entry = &counter->entries[slot->entry - 1];
+    entry->count = psw_count_sum(entry->count, n);
+    counter->total = psw_count_sum(counter->total, n);
     return PSC_OK;
 }
 

@@ -41,6 +41,12 @@ uint64_t psw_counter_get(const psw_counter_t *counter, const char *bytes, size_t
 size_t psw_counter_distinct(const psw_counter_t *counter);
 uint64_t psw_counter_total(const psw_counter_t *counter);
 
+/* a + b, at most 2^64-1: counts of a file may be anything. */
+static inline uint64_t psw_count_sum(uint64_t a, uint64_t b)
+{
+    return a <= UINT64_MAX - b ? a + b : UINT64_MAX;
+}
+
 /* The i-th distinct word, in the order in which they first came. i < distinct. */
 psw_counted_t psw_counter_at(const psw_counter_t *counter, size_t i);
 

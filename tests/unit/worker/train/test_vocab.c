@@ -157,6 +157,22 @@ static void any_number_of_workers_gives_the_same_ids(void **state)
     }
 }
 
+static void sums_of_counts_do_not_wrap(void **state)
+{
+    (void)state;
+    psw_counter_t *counter = new_counter();
+    add(counter, 1, UINT64_C(1) << 63);
+    add(counter, 2, UINT64_C(1) << 63);
+    add(counter, 3, 5);
+    assert_true(psw_counter_total(counter) == UINT64_MAX);
+    psw_vocab_t *vocab = build(counter, 1);
+    assert_true(psw_vocab_total(vocab) == UINT64_MAX);
+    psw_vocab_destroy(vocab);
+    add(counter, 1, UINT64_C(1) << 63);
+    assert_true(psw_counter_at(counter, 0).count == UINT64_MAX);
+    psw_counter_destroy(counter);
+}
+
 static void damaged_counts_of_a_worker_are_refused(void **state)
 {
     (void)state;
@@ -289,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ids_go_by_falling_count_then_by_bytes),
         cmocka_unit_test(any_number_of_workers_gives_the_same_ids),
+        cmocka_unit_test(sums_of_counts_do_not_wrap),
         cmocka_unit_test(damaged_counts_of_a_worker_are_refused),
         cmocka_unit_test(a_saved_vocabulary_reads_back_the_same),
         cmocka_unit_test(damaged_vocabulary_files_are_refused_with_the_line),
