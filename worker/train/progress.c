@@ -3,7 +3,8 @@
  * the time left goes by the speed of about the last ten seconds, which a person can plan with.
  *
  * Time is given by the caller. A line costs some microseconds, a look whether one is due a few
- * nanoseconds. Write errors of the JSON file are told at the end: they must not end a training.
+ * nanoseconds. Write errors of the JSON file are told at the end: they must not end a training. A
+ * stream that failed, since its reader left, gets no more lines.
  */
 #include "worker/train/progress.h"
 
@@ -109,6 +110,16 @@ static figures_t figure(const psw_progress_t *progress, const track_t *since,
     };
 }
 
+/* After lines were written: a stream that failed is left alone from now on. */
+static void flush_stream(psw_progress_t *progress, bool open_line)
+{
+    FILE *stream = progress->options.stream;
+    bool failed = fflush(stream) != 0 || ferror(stream) != 0;
+    progress->open_line = open_line && !failed;
+    if (failed)
+        progress->options.stream = NULL;
+}
+
 static void show(psw_progress_t *progress, const psw_train_counts_t *counts, const figures_t *now)
 {
     char words[PSW_FORMAT_SIZE], rows[PSW_FORMAT_SIZE], in[PSW_FORMAT_SIZE], out[PSW_FORMAT_SIZE],
@@ -123,8 +134,7 @@ static void show(psw_progress_t *progress, const psw_train_counts_t *counts, con
                   "left %s%s",
                   progress->options.terminal ? "\r" : "", now->done * 100, words, now->rate,
                   now->loss, rows, in, out, left, progress->options.terminal ? "\033[K" : "\n");
-    (void)fflush(progress->options.stream);
-    progress->open_line = progress->options.terminal;
+    flush_stream(progress, progress->options.terminal);
 }
 
 static void log_line(psw_progress_t *progress, const char *event, const psw_train_counts_t *counts,
@@ -200,8 +210,7 @@ psc_status_t psw_progress_finish(psw_progress_t *progress, const psw_train_count
                       "%strained %s words in %s (%.1f s), %s words/s, loss %.3f%s\n",
                       progress->options.terminal ? "\r" : "", words, time, now.time_s, speed,
                       now.loss, progress->options.terminal ? "\033[K" : "");
-        (void)fflush(progress->options.stream);
-        progress->open_line = false;
+        flush_stream(progress, false);
     }
     if (progress->json == NULL)
         return PSC_OK;

@@ -137,6 +137,37 @@ static void a_json_file_that_cannot_be_opened_or_written_is_an_error(void **stat
     (void)run_for_three_seconds(&options, PSC_IO);
 }
 
+static ssize_t refuse_bytes(void *context, const char *bytes, size_t size)
+{
+    (void)bytes;
+    (void)size;
+    ++*(int *)context;
+    return 0; /* an error, to a writer */
+}
+
+static void a_stream_that_failed_gets_no_more_lines(void **state)
+{
+    (void)state;
+    int n_writes = 0;
+    FILE *stream = fopencookie(&n_writes, "w", (cookie_io_functions_t){.write = refuse_bytes});
+    assert_non_null(stream);
+    setvbuf(stream, NULL, _IONBF, 0);
+    psw_progress_options_t options = {.terminal = true, .stream = stream, .words = 100};
+    psw_progress_t *progress;
+    psc_error_t error = PSC_ERROR_INIT;
+    psw_train_counts_t counts = {.rate = 0.0125};
+    assert_int_equal(psw_progress_create(&options, &progress, &error), PSC_OK);
+    psw_progress_update(progress, &counts, SECOND);
+    int n_first = n_writes;
+    assert_true(n_first > 0);
+    for (uint64_t t = 2; t < 10; t++)
+        psw_progress_update(progress, &counts, t * SECOND);
+    assert_int_equal(psw_progress_finish(progress, &counts, 10 * SECOND, &error), PSC_OK);
+    psw_progress_destroy(progress);
+    assert_int_equal(n_writes, n_first);
+    (void)fclose(stream);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -145,6 +176,7 @@ int main(void)
         cmocka_unit_test(a_terminal_gets_one_line_that_is_written_over),
         cmocka_unit_test(anything_else_gets_plain_lines_now_and_then),
         cmocka_unit_test(the_json_file_has_a_line_a_second_and_one_at_the_end),
+        cmocka_unit_test(a_stream_that_failed_gets_no_more_lines),
         cmocka_unit_test(a_json_file_that_cannot_be_opened_or_written_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
