@@ -223,21 +223,38 @@ static void fill_delta(void *context, size_t i, float *row)
     memcpy(row, delta, deltas->dim * sizeof *row);
 }
 
+/*
+ * What a push was refused for, in the words of a training. Ids, table and width are ours and right,
+ * so a push of deltas is an invalid argument only when a value in it is not finite. error: or NULL.
+ */
+static psc_status_t explain(const trainer_t *trainer, psc_status_t st, psc_error_t *error)
+{
+    if (st != PSC_INVALID_ARGUMENT || error == NULL)
+        return st;
+    psc_error_t why = *error;
+    (void)psc_error_set(error, st, "the training diverged (rate %.5g): lower --alpha; %s",
+                        trainer->counts.rate, why.message);
+    error->rank = why.rank;
+    error->id = why.id;
+    return st;
+}
+
 static psc_status_t start_push(const trainer_t *trainer, const side_t *side, const psw_rows_t *rows,
                                embps_request_t **request_out, psc_error_t *error)
 {
     if (rows->n == 0)
         return PSC_OK;
     deltas_t deltas = {.side = side, .dim = trainer->dim, .stride = trainer->stride};
-    return psw_push_fill_start(side->table, EMBPS_DELTA, rows->ids, rows->n, fill_delta, &deltas, 0,
-                               request_out, error);
+    psc_status_t st = psw_push_fill_start(side->table, EMBPS_DELTA, rows->ids, rows->n, fill_delta,
+                                          &deltas, 0, request_out, error);
+    return explain(trainer, st, error);
 }
 
 static psc_status_t wait_for_pushes(trainer_t *trainer, psc_error_t *error)
 {
     psc_status_t st = wait_for(&trainer->pushes[0], error);
     psc_status_t second = wait_for(&trainer->pushes[1], st == PSC_OK ? error : NULL);
-    return st != PSC_OK ? st : second;
+    return explain(trainer, st != PSC_OK ? st : second, error);
 }
 
 /* ---- training ---- */
