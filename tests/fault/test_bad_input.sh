@@ -115,4 +115,58 @@ if [ $status != 7 ] || [ -e busy ]; then
     echo "failed: the first of two jobs ended with $status"
     failures=$((failures + 1))
 fi
+
+# --local under mpirun is refused once, whatever else is wrong, and no server is left waiting.
+refused "--local among ranks" "runs alone: start it without mpirun" \
+    mpirun --oversubscribe --bind-to none -n 1 "$server" --data data : \
+    -n 2 "$train" skipgram --local --data data2 --corpus text --out out
+refused "--local in a job without servers" "runs alone: start it without mpirun" \
+    mpirun --oversubscribe --bind-to none -n 2 "$train" skipgram --local --corpus text --out out
+
+# Runs a command and looks at its status, at a text in what it said, and at how often.
+ends() # NAME STATUS TIMES MESSAGE COMMAND...
+{
+    local name=$1 expected=$2 times=$3 message=$4 status=0
+    shift 4
+    rm -rf out data
+    timeout 60 "$@" >log 2>&1 || status=$?
+    if [ $status != "$expected" ] || [ "$(grep -c -- "$message" log)" != "$times" ] ||
+        { [ $status != 0 ] && [ -e out ]; } || { [ $status = 0 ] && [ ! -e out ]; }; then
+        echo "failed: $name: status $status"
+        cat log
+        failures=$((failures + 1))
+    else
+        echo "ok: $name"
+    fi
+}
+printf 'alpha 9223372036854775808\nbeta 9223372036854775808\n' >foreign
+# shellcheck disable=SC2046
+{
+    ends "no word is known, alone" 2 1 "nothing was trained: of 2000 words" \
+        $(alone --data data --corpus text --out out --read-vocab foreign --quiet)
+    ends "no word is known, job" 2 1 "nothing was trained: of 2000 words" \
+        $(job 2 1 --corpus text --out out --read-vocab foreign --quiet)
+    ends "no word is known, job of two workers" 0 2 "of 2 trained nothing: of [0-9]* words" \
+        $(job 1 2 --corpus text --out out --read-vocab foreign --quiet)
+    ends "every word is dropped" 2 1 "nothing was trained: .*--sample 1e-12" \
+        $(alone --data data --corpus text --out out --sample 1e-12)
+    ends "a vocabulary of a file" 2 1 "text: 2000 words; vocabulary of 2 words from foreign" \
+        $(alone --data data --corpus text --out out --read-vocab foreign)
+    ends "divergence" 2 1 "the training diverged (rate .*): lower --alpha; .*push to table" \
+        $(alone --data data --corpus text --out out --alpha 10 --epochs 50)
+}
+
+# Who reads the progress leaves: the training goes on.
+exec 3> >(:)
+wait $!
+rm -rf out data
+status=0
+"$train" skipgram --local --threads 2 --data data --corpus text --out out 2>&3 || status=$?
+exec 3>&-
+if [ $status != 0 ] || [ ! -s out ]; then
+    echo "failed: a reader of the progress that leaves: status $status"
+    failures=$((failures + 1))
+else
+    echo "ok: a reader of the progress that leaves"
+fi
 exit $((failures > 0))

@@ -11,6 +11,7 @@
 #include "worker/train/run.h"
 
 #include <mpi.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,13 @@ static bool under_mpi(void)
 {
     return getenv("OMPI_COMM_WORLD_SIZE") != NULL || getenv("PMIX_RANK") != NULL ||
            getenv("PMI_RANK") != NULL;
+}
+
+/* Is this one of several ranks that Open MPI's mpirun started? */
+static bool among_ranks(void)
+{
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    return size != NULL && strtoul(size, NULL, 10) > 1;
 }
 
 static bool has_word(int argc, char *const argv[], const char *word)
@@ -96,10 +104,17 @@ int main(int argc, char *argv[])
     psc_parse_result_t result;
     psc_error_t error = PSC_ERROR_INIT;
     psw_stop_t stop;
+    (void)signal(SIGPIPE, SIG_IGN); /* who reads the progress may leave before the end */
     psc_status_t st = parse(argc, argv, &options, &result, &error);
     if (st == PSC_OK && result == PSC_PARSE_EXIT)
         return 0;
-    if (st != PSC_OK && (!under_mpi() || has_word(argc, argv, "--local"))) {
+    bool alone = options.local || has_word(argc, argv, "--local");
+    if (alone && among_ranks()) {
+        /* Said through the job, so that servers that wait for this rank end as well. */
+        error = (psc_error_t)PSC_ERROR_INIT;
+        st = psc_error_set(&error, PSC_INVALID_ARGUMENT,
+                           "--local runs alone: start it without mpirun");
+    } else if (st != PSC_OK && (!under_mpi() || alone)) {
         psc_log(PSC_LOG_ERROR, "%s", error.message);
         return (int)st;
     }

@@ -48,6 +48,12 @@ void psw_run_introduce(const psw_setup_t *setup, uint64_t long_words)
                 psw_corpus_name(setup->corpus), long_words, PSW_WORD_MAX_BYTES);
     if (options->quiet)
         return;
+    if (options->read_vocab != NULL) { /* its counts are of another text, perhaps */
+        (void)fprintf(stderr, "corpus %s: %" PRIu64 " words; vocabulary of %u words from %s\n",
+                      psw_corpus_name(setup->corpus), setup->corpus_words,
+                      psw_vocab_size(setup->vocab), options->read_vocab);
+        return;
+    }
     (void)fprintf(stderr,
                   "corpus %s: %" PRIu64 " words, %" PRIu64 " of them in a vocabulary of %u\n",
                   psw_corpus_name(setup->corpus), setup->corpus_words,

@@ -195,6 +195,21 @@ static psc_status_t close_all(run_t *run, psc_status_t status, psc_error_t *erro
     return status;
 }
 
+/* Warns of threads that trained nothing; when that is all of them, it is an error. */
+static psc_status_t check_trained(const run_t *run, psc_error_t *error)
+{
+    uint64_t words = 0, windows = 0;
+    for (uint32_t i = 0; i < run->n; i++) {
+        words += run->workers[i].part.words;
+        windows += run->workers[i].counts.windows;
+    }
+    psc_status_t st = psw_setup_check_trained(&run->setup, 0, 1, words, windows, error);
+    for (uint32_t i = 0; st == PSC_OK && i < run->n; i++)
+        st = psw_setup_check_trained(&run->setup, i, run->n, run->workers[i].part.words,
+                                     run->workers[i].counts.windows, error);
+    return st;
+}
+
 static psc_status_t train(run_t *run, psc_error_t *error)
 {
     psc_status_t st = connect_all(run, error);
@@ -203,6 +218,8 @@ static psc_status_t train(run_t *run, psc_error_t *error)
     st = psw_run_progress(&run->setup, &run->progress, error);
     if (st == PSC_OK)
         st = run_threads(run, train_part, error);
+    if (st == PSC_OK)
+        st = check_trained(run, error);
     if (st == PSC_OK) {
         /* Worker 0 may have ended before the others: the last figures are those of all. */
         psw_train_counts_t counts = run->workers[0].counts;

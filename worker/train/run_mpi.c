@@ -175,6 +175,9 @@ static psc_status_t train(run_t *run, psc_error_t *error)
     psc_status_t st = psw_setup_train(&run->setup, run->client, run->rank, &run->part, run->stop,
                                       true, first ? psw_progress_report : NULL, run->progress,
                                       &run->tables, &run->counts, error);
+    if (st == PSC_OK)
+        st = psw_setup_check_trained(&run->setup, run->rank, run->n, run->part.words,
+                                     run->counts.windows, error);
     if (st != PSC_OK && st != PSC_INTERRUPTED) {
         psw_progress_destroy(run->progress);
         fail(run, error);

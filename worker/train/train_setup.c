@@ -141,6 +141,30 @@ psc_status_t psw_setup_finish(psw_setup_t *setup, const psw_counter_t *counter,
     return st;
 }
 
+psc_status_t psw_setup_check_trained(const psw_setup_t *setup, uint32_t worker, uint32_t n_workers,
+                                     uint64_t words, uint64_t windows, psc_error_t *error)
+{
+    const psw_train_options_t *options = setup->options;
+    const char *name = psw_corpus_name(setup->corpus);
+    char text[400];
+    if (windows > 0)
+        return PSC_OK;
+    if (words == 0)
+        (void)snprintf(text, sizeof text,
+                       "no words of corpus %.120s are in its share: start fewer workers", name);
+    else
+        (void)snprintf(text, sizeof text,
+                       "of %" PRIu64 " words of corpus %.120s no two were left side by side: they "
+                       "are not in the vocabulary%s%.120s, or --sample %g drops them; use a "
+                       "vocabulary of this corpus or a larger --sample (0 drops none)",
+                       words, name, options->read_vocab != NULL ? " " : "",
+                       options->read_vocab != NULL ? options->read_vocab : "", options->sample);
+    if (n_workers == 1)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "nothing was trained: %s", text);
+    psc_log(PSC_LOG_WARN, "worker %u of %u trained nothing: %s", worker, n_workers, text);
+    return PSC_OK;
+}
+
 /* Words under way in all workers' batches stay the same, however many workers there are. */
 static uint32_t batch_words_for(const psw_train_options_t *options, uint32_t n_workers)
 {

@@ -67,4 +67,12 @@ PSC_MUST_CHECK psc_status_t psw_setup_train(const psw_setup_t *setup, embps_clie
                                             psw_tables_t *tables_out,
                                             psw_train_counts_t *counts_out, psc_error_t *error);
 
+/*
+ * After a training of all epochs, with what this worker read and trained: one without a window is
+ * warned of, and when it is the only one an error. Errors: INVALID_ARGUMENT.
+ */
+PSC_MUST_CHECK psc_status_t psw_setup_check_trained(const psw_setup_t *setup, uint32_t worker,
+                                                    uint32_t n_workers, uint64_t words,
+                                                    uint64_t windows, psc_error_t *error);
+
 #endif
