@@ -24,7 +24,8 @@ mkdir disk records
 
 fill_disk()
 {
-    dd if=/dev/zero of=disk/filler bs=64K 2>/dev/null || true
+    dd if=/dev/zero of=disk/filler bs=1M 2>/dev/null || true
+    dd if=/dev/zero of=disk/filler.rest bs=4K 2>/dev/null || true
 }
 
 # Some rank has written how it ended.
@@ -37,7 +38,7 @@ recorded()
 run_options=(--status-dir "$dir/records")
 export EMBPS_STATUS_DIR=$dir/records # of a bare mpirun, and of a process alone
 for how in run bare local; do
-    mount -t tmpfs -o size=96M embps-test disk
+    mount -t tmpfs -o size=400M embps-test disk # holds several times what RocksDB writes by itself
     start_training $how log "$dir/disk/data" 8M skipgram --corpus "$dir/text" --out "$dir/out" --dim 100 \
         --min-count 1 --sample 0 --epochs 1000 --log-json json --quiet
     await 60 test -s json || { failed "$how: does not train"; cat log; }
