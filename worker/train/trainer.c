@@ -2,11 +2,11 @@
  * The pipeline. Two batches are in flight, each with the rows as pulled (base) and as trained
  * (rows):
  *
- *     wait for the pulls of t           under way while t-1 was trained
- *     base(t) += deltas of t-1          for rows that both have: they were pulled before that push
- *     build t+1, start its pulls        before the deltas of t are pushed, so nothing waits for
- * them rows(t) = base(t); train them push rows(t) - base(t)            written straight into the
- * messages
+ *     wait for the pulls of t        under way while t-1 was trained
+ *     base(t) += deltas of t-1       for rows that both have: they were pulled before that push
+ *     build t+1, start its pulls     before the deltas of t are pushed, so nothing waits for them
+ *     rows(t) = base(t); train them
+ *     push rows(t) - base(t)         written straight into the messages
  *
  * The second step makes the pipeline invisible to one worker alone: it adds the same float to the
  * same float as the server does, so its rows are, to the last bit, what a pull after the push would
