@@ -12,10 +12,8 @@
 #include <string.h>
 
 static const ps_init_t *const table[] = {
-    &ps_init_zeros,
-    &ps_init_uniform,
-    &ps_init_normal,
-    &ps_init_word2vec,
+    &ps_init_zeros,    &ps_init_uniform,          &ps_init_normal, &ps_init_word2vec,
+    &ps_init_constant, &ps_init_truncated_normal, &ps_init_xavier,
 };
 
 const ps_init_t *ps_init_at(size_t i)

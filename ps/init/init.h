@@ -18,7 +18,8 @@ typedef struct ps_init_param {
 } ps_init_param_t;
 
 typedef struct ps_init {
-    const char *name; /* "zeros", "uniform", "normal", "word2vec" */
+    const char *name; /* "zeros", "uniform", "normal", "word2vec", "constant", "truncated_normal",
+                         "xavier" */
     const char *formula;
     const char *source;
     size_t n_params;
