@@ -124,12 +124,23 @@ size_t ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, bool *re
     return created;
 }
 
+/* Once per push, and again for every row whose number differs where each counts its own. */
+static void prepare_step(const ps_table_t *table, ps_optim_step_t *step, uint64_t number)
+{
+    step->step = number;
+    if (table->optim->prepare != NULL)
+        table->optim->prepare(step);
+}
+
 void ps_rows_apply(const ps_rows_t *rows, const ps_rows_push_t *push)
 {
     const ps_table_t *table = rows->table;
     uint8_t *base = ps_store_base(rows->store);
     size_t dim = table->dim;
     size_t touched = record_bytes(rows, push->kind == PSP_PUSH_GRADIENT);
+    ps_optim_step_t step = {.learning_rate = push->learning_rate, .params = table->optim_params};
+    prepare_step(table, &step, push->step);
+    bool own_steps = table->optim->uses_step && push->step == 0;
     for (size_t i = 0; i < rows->n; i++) {
         if (i + ROWS_AHEAD < rows->n)
             fetch_row(base, rows->places[i + ROWS_AHEAD], touched);
@@ -138,8 +149,9 @@ void ps_rows_apply(const ps_rows_t *rows, const ps_rows_push_t *push)
         const float *values = push->values + i * dim;
         switch (push->kind) {
         case PSP_PUSH_GRADIENT:
-            table->optim->update(weights, weights + dim, values, dim, push->learning_rate,
-                                 table->optim_params, row->update_count);
+            if (own_steps && step.step != (uint64_t)row->update_count + 1)
+                prepare_step(table, &step, (uint64_t)row->update_count + 1);
+            table->optim->update(weights, weights + dim, values, dim, &step);
             row->update_count++;
             break;
         case PSP_PUSH_DELTA:

@@ -45,6 +45,7 @@ void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out, 
 typedef struct ps_rows_push {
     psp_push_kind_t kind;
     float learning_rate;
+    uint64_t step; /* of the optimizer, from 1; 0: each row counts its own */
     uint32_t clock;
     uint32_t serial;     /* of this push in the shard; in header.push_seq afterwards */
     const float *values; /* [n, dim] */

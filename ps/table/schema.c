@@ -97,8 +97,8 @@ psc_status_t ps_table_compare(const ps_table_t *table, const ps_table_t *wanted,
     }
     for (size_t i = 0; i < table->optim->n_params; i++) {
         if (table->optim_params[i] != wanted->optim_params[i])
-            return differs(table, table->optim->params[i].name, (double)table->optim_params[i],
-                           (double)wanted->optim_params[i], error);
+            return differs(table, table->optim->params[i].name, table->optim_params[i],
+                           wanted->optim_params[i], error);
     }
     if (table->seed != wanted->seed)
         return psc_error_set(error, PSC_MISMATCH,

@@ -17,7 +17,7 @@ typedef struct ps_table {
     const ps_init_t *init;
     float init_params[PS_INIT_PARAMS_MAX];
     const ps_optim_t *optim;
-    float optim_params[PS_OPTIM_PARAMS_MAX];
+    double optim_params[PS_OPTIM_PARAMS_MAX];
     uint64_t seed;
     size_t state_floats; /* K */
     size_t max_rows;     /* of one pull or push */

@@ -31,6 +31,16 @@ static void assert_bits(const float *values, const uint32_t *bits, size_t n)
     }
 }
 
+/* One step as a push does it. number: from 1. */
+static void step_row(const ps_optim_t *optim, float *weights, float *state, const float *gradient,
+                     size_t dim, float rate, const double *params, uint64_t number)
+{
+    ps_optim_step_t step = {.learning_rate = rate, .step = number, .params = params};
+    if (optim->prepare != NULL)
+        optim->prepare(&step);
+    optim->update(weights, state, gradient, dim, &step);
+}
+
 static void sgd_matches_golden_vectors(void **unused)
 {
     (void)unused;
@@ -41,13 +51,13 @@ static void sgd_matches_golden_vectors(void **unused)
     };
     const ps_optim_t *sgd = ps_optim_find("sgd");
     assert_non_null(sgd);
-    float params[PS_OPTIM_PARAMS_MAX];
+    double params[PS_OPTIM_PARAMS_MAX];
     assert_int_equal(ps_optim_params(sgd, NULL, 0, params, NULL), PSC_OK);
     float weights[D];
     memcpy(weights, start, sizeof weights);
     for (uint32_t step = 0; step < 3; step++) {
         float none[1];
-        sgd->update(weights, none, gradients[step], D, 0.1f, params, step);
+        step_row(sgd, weights, none, gradients[step], D, 0.1f, params, step + 1);
         assert_bits(weights, golden[step], D);
     }
 }
@@ -83,7 +93,7 @@ static void adagrad_matches_golden_vectors(void **unused)
     const ps_optim_t *adagrad = ps_optim_find("adagrad");
     assert_non_null(adagrad);
     for (size_t c = 0; c < 2; c++) {
-        float params[PS_OPTIM_PARAMS_MAX];
+        double params[PS_OPTIM_PARAMS_MAX];
         assert_int_equal(ps_optim_params(adagrad, cases[c].params, cases[c].n_params, params, NULL),
                          PSC_OK);
         assert_int_equal(adagrad->state_floats(D), D);
@@ -91,7 +101,7 @@ static void adagrad_matches_golden_vectors(void **unused)
         memcpy(weights, start, sizeof weights);
         adagrad->init_state(state, D, params);
         for (uint32_t step = 0; step < 3; step++) {
-            adagrad->update(weights, state, gradients[step], D, cases[c].rate, params, step);
+            step_row(adagrad, weights, state, gradients[step], D, cases[c].rate, params, step + 1);
             assert_bits(weights, cases[c].weights[step], D);
             assert_bits(state, cases[c].state[step], D);
         }
@@ -104,7 +114,7 @@ static void every_entry_treats_columns_alike_at_any_width(void **unused)
     (void)unused;
     const ps_optim_t *optim;
     for (size_t e = 0; (optim = ps_optim_at(e)) != NULL; e++) {
-        float params[PS_OPTIM_PARAMS_MAX];
+        double params[PS_OPTIM_PARAMS_MAX];
         assert_int_equal(ps_optim_params(optim, NULL, 0, params, NULL), PSC_OK);
         for (size_t dim = 1; dim <= 67; dim++) {
             float weights[67], state[67], gradient[67];
@@ -117,11 +127,11 @@ static void every_entry_treats_columns_alike_at_any_width(void **unused)
             float whole_weights[67], whole_state[67];
             memcpy(whole_weights, weights, sizeof weights);
             memcpy(whole_state, state, sizeof state);
-            optim->update(whole_weights, whole_state, gradient, dim, 0.3f, params, 0);
+            step_row(optim, whole_weights, whole_state, gradient, dim, 0.3f, params, 1);
             for (size_t i = 0; i < dim; i++) {
                 float one = weights[i], one_state[1];
                 optim->init_state(one_state, 1, params);
-                optim->update(&one, one_state, &gradient[i], 1, 0.3f, params, 0);
+                step_row(optim, &one, one_state, &gradient[i], 1, 0.3f, params, 1);
                 assert_memory_equal(&one, &whole_weights[i], sizeof one);
                 if (optim->state_floats(dim) == dim)
                     assert_memory_equal(one_state, &whole_state[i], sizeof one);
@@ -137,9 +147,10 @@ static void every_entry_refuses_parameters_out_of_bounds(void **unused)
     for (size_t e = 0; (optim = ps_optim_at(e)) != NULL; e++) {
         assert_ptr_equal(ps_optim_find(optim->name), optim);
         assert_true(strlen(optim->formula) > 0 && strlen(optim->source) > 0);
+        assert_true(strlen(optim->untouched) > 0);
         assert_true(optim->n_params <= PS_OPTIM_PARAMS_MAX);
         double values[PS_OPTIM_PARAMS_MAX + 1] = {0};
-        float params[PS_OPTIM_PARAMS_MAX];
+        double params[PS_OPTIM_PARAMS_MAX];
         psc_error_t error = PSC_ERROR_INIT;
         for (size_t i = 0; i < optim->n_params; i++)
             values[i] = optim->params[i].default_value;
@@ -166,12 +177,12 @@ static void adagrad_stays_finite_on_zero_gradients(void **unused)
 {
     (void)unused;
     const ps_optim_t *adagrad = ps_optim_find("adagrad");
-    float params[PS_OPTIM_PARAMS_MAX];
+    double params[PS_OPTIM_PARAMS_MAX];
     const double smallest[2] = {0.0, 1e-30};
     assert_int_equal(ps_optim_params(adagrad, smallest, 2, params, NULL), PSC_OK);
     float weights[20] = {0}, state[20], gradient[20] = {0};
     adagrad->init_state(state, 20, params);
-    adagrad->update(weights, state, gradient, 20, 1.0f, params, 0);
+    step_row(adagrad, weights, state, gradient, 20, 1.0f, params, 1);
     for (size_t i = 0; i < 20; i++)
         assert_true(weights[i] == 0.0f);
 }
