@@ -25,25 +25,15 @@ static void mix_gives_the_published_splitmix64_numbers(void **state)
     }
 }
 
-/* Inverse of the finaliser: each xor-shift undone by repeating it, each factor by its inverse. */
-static uint64_t unmix64(uint64_t x)
-{
-    x ^= x >> 31 ^ x >> 62;
-    x *= UINT64_C(0x319642b2d24d8ec3);
-    x ^= x >> 27 ^ x >> 54;
-    x *= UINT64_C(0x96de1b173f119089);
-    return x ^ x >> 30 ^ x >> 60;
-}
-
 static void mix_can_be_undone(void **state)
 {
     (void)state;
     uint64_t x = 0;
     for (int i = 0; i < 100000; i++) {
-        assert_true(unmix64(psc_mix64(x)) == x);
+        assert_true(psc_unmix64(psc_mix64(x)) == x);
         x = x * UINT64_C(6364136223846793005) + 1442695040888963407u;
     }
-    assert_true(unmix64(psc_mix64(UINT64_MAX)) == UINT64_MAX);
+    assert_true(psc_unmix64(psc_mix64(UINT64_MAX)) == UINT64_MAX);
 }
 
 static void row_hash_does_not_change(void **state)
@@ -64,6 +54,23 @@ static void row_hash_does_not_change(void **state)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_true(psc_row_hash(rows[i].table, rows[i].id) == rows[i].hash);
+}
+
+static void a_row_can_be_found_for_any_hash(void **state)
+{
+    (void)state;
+    static const uint32_t tables[] = {0, 1, 7, 0x8001, UINT32_MAX};
+    for (size_t t = 0; t < sizeof tables / sizeof tables[0]; t++) {
+        uint64_t x = tables[t];
+        for (int i = 0; i < 20000; i++) {
+            assert_true(psc_row_hash(tables[t], psc_row_id_of_hash(tables[t], x)) == x);
+            assert_true(psc_row_id_of_hash(tables[t], psc_row_hash(tables[t], x)) == x);
+            x = x * UINT64_C(6364136223846793005) + 1442695040888963407u;
+        }
+        assert_true(psc_row_hash(tables[t], psc_row_id_of_hash(tables[t], 0)) == 0);
+        assert_true(psc_row_hash(tables[t], psc_row_id_of_hash(tables[t], UINT64_MAX)) ==
+                    UINT64_MAX);
+    }
 }
 
 /* Chi-square of n balls in k bins, as a distance from its mean in standard deviations. */
@@ -102,6 +109,7 @@ int main(void)
         cmocka_unit_test(mix_gives_the_published_splitmix64_numbers),
         cmocka_unit_test(mix_can_be_undone),
         cmocka_unit_test(row_hash_does_not_change),
+        cmocka_unit_test(a_row_can_be_found_for_any_hash),
         cmocka_unit_test(sequential_ids_spread_evenly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
