@@ -23,13 +23,14 @@ TOP_LEVEL = {
 
 # Folder -> folders whose headers it may include. Exactly these folders, not what lies below them.
 # "embps.h", the public header, stands in worker/include.
-SERVER_BASE = {"ps/store", "ps/optim", "ps/init", "proto", "common"}
+SERVER_BASE = {"ps/store", "ps/growth", "ps/optim", "ps/init", "proto", "common"}
 INCLUDES = {
     "common": {"common"},
     "proto": {"proto", "common"},
     "proto/local": {"proto/local", "proto", "common"},
     "proto/mpi": {"proto/mpi", "proto", "common"},
     "ps/store": {"ps/store", "common"},
+    "ps/growth": {"ps/growth", "common"},
     "ps/optim": {"ps/optim", "common"},
     "ps/init": {"ps/init", "common"},
     "ps/table": {"ps/table"} | SERVER_BASE,
