@@ -39,6 +39,27 @@ static void a_row_draws_from_its_own_counter_and_the_seed(void **state)
     assert_memory_equal(row, raw, sizeof raw);
 }
 
+static void many_blocks_are_the_single_ones(void **state)
+{
+    (void)state;
+    enum { MAX = 40 };
+    for (uint32_t n = 0; n <= MAX; n++) {
+        uint32_t blocks[4 * MAX + 1];
+        uint64_t seed = psc_rng_at(1, n);
+        uint64_t id = psc_rng_at(2, n);
+        uint32_t count = n % 3 == 0 ? 0 : n;
+        psc_rng_use_t use = n % 2 == 0 ? PSC_RNG_INIT : PSC_RNG_ROUND;
+        blocks[4 * n] = 77;
+        psc_rng_row_blocks(seed, n, id, use, count, n, blocks);
+        for (uint32_t b = 0; b < n; b++) {
+            uint32_t expected[4];
+            psc_rng_row(seed, n, id, b, use, count, expected);
+            assert_memory_equal(blocks + (size_t)4 * b, expected, sizeof expected);
+        }
+        assert_int_equal(blocks[4 * n], 77);
+    }
+}
+
 static void every_part_of_the_name_changes_the_bits(void **state)
 {
     (void)state;
@@ -112,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(philox_gives_the_known_answers),
         cmocka_unit_test(a_row_draws_from_its_own_counter_and_the_seed),
+        cmocka_unit_test(many_blocks_are_the_single_ones),
         cmocka_unit_test(every_part_of_the_name_changes_the_bits),
         cmocka_unit_test(streams_differ_in_seed_worker_and_epoch),
         cmocka_unit_test(numbers_of_a_stream_are_splitmix64),
