@@ -98,6 +98,13 @@ void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out, 
     }
 }
 
+void ps_rows_begin(const ps_table_t *table, ps_row_header_t *row)
+{
+    float *weights = ps_row_floats(row);
+    table->init->fill(weights, table->dim, table->seed, table->number, row->id, table->init_params);
+    table->optim->init_state(weights + table->dim, table->dim, table->optim_params);
+}
+
 size_t ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, bool *repeated_out)
 {
     const ps_table_t *table = rows->table;
@@ -109,10 +116,7 @@ size_t ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, bool *re
             __builtin_prefetch(ps_store_row(base, rows->places[i + HEADERS_AHEAD]), 1);
         ps_row_header_t *row = ps_store_row(base, rows->places[i]);
         if (row->state == PS_ROW_ABSENT) {
-            float *weights = ps_row_floats(row);
-            table->init->fill(weights, table->dim, table->seed, table->number, rows->ids[i],
-                              table->init_params);
-            table->optim->init_state(weights + table->dim, table->dim, table->optim_params);
+            ps_rows_begin(table, row);
             ps_store_mark_new(rows->store, row);
             created++;
         } else if (row->push_seq == push->serial) {
@@ -205,6 +209,8 @@ psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
     memset(space->buckets, 0xff, n_buckets * sizeof *space->buckets);
     size_t n = 0;
     for (size_t i = 0; i < rows->n; i++) {
+        if (rows->places[i] == 0)
+            continue;
         const float *values = push->values + i * dim;
         size_t bucket = (size_t)psc_mix64(rows->places[i]) & (n_buckets - 1);
         while (space->buckets[bucket] != UINT32_MAX &&

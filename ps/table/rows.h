@@ -51,6 +51,10 @@ typedef struct ps_rows_push {
     const float *values; /* [n, dim] */
 } ps_rows_push_t;
 
+/* Writes initial value and fresh state behind the header of a record: all of them, whatever was
+ * there before. The header stays as it is. */
+void ps_rows_begin(const ps_table_t *table, ps_row_header_t *row);
+
 /*
  * Gives absent rows their initial value and state, and stamps all rows with the push. Returns how
  * many were absent. *repeated_out: an id may occur twice (it does, but for rows that were last
@@ -72,7 +76,8 @@ typedef struct ps_rows_merge_space {
 
 /*
  * The same push with distinct ids, in the order of their first occurrence: duplicates are summed in
- * the order of the message, or for ASSIGN the last one counts. merged_out borrows from space.
+ * the order of the message, or for ASSIGN the last one counts. Rows of place 0 are left out: the
+ * push has nothing for them. merged_out borrows from space.
  * Errors: NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
