@@ -33,12 +33,12 @@ static void init_state(float *restrict state, size_t dim, const double *params)
         state[i] = (float)params[INITIAL_ACCUMULATOR];
 }
 
-enum { D_MINUS_RATE, D_EPS };
+enum { C_MINUS_RATE, C_EPS };
 
 static void prepare(ps_optim_step_t *step)
 {
-    step->derived[D_MINUS_RATE] = -step->learning_rate;
-    step->derived[D_EPS] = (float)step->params[EPS];
+    step->derived[C_MINUS_RATE] = -step->learning_rate;
+    step->derived[C_EPS] = (float)step->params[EPS];
 }
 
 PSC_INLINE void block(float *w, float *s, float *unused, const float *g, size_t n, const float *c)
@@ -48,7 +48,7 @@ PSC_INLINE void block(float *w, float *s, float *unused, const float *g, size_t 
     for (size_t i = 0; i < n; i++) {
         float sum = s[i] + g[i] * g[i];
         s[i] = sum;
-        w[i] += c[D_MINUS_RATE] * g[i] / (sqrtf(sum) + c[D_EPS]);
+        w[i] += c[C_MINUS_RATE] * g[i] / (sqrtf(sum) + c[C_EPS]);
     }
 }
 

@@ -14,7 +14,15 @@
 
 static const ps_optim_t *const table[] = {
     &ps_optim_sgd,
+    &ps_optim_momentum,
+    &ps_optim_nesterov,
     &ps_optim_adagrad,
+    &ps_optim_rowwise_adagrad,
+    &ps_optim_rmsprop,
+    &ps_optim_adam,
+    &ps_optim_partial_rowwise_adam,
+    &ps_optim_adamw,
+    &ps_optim_ftrl,
 };
 
 const ps_optim_t *ps_optim_at(size_t i)

@@ -2,9 +2,11 @@
  * Optimizers against golden vectors, and what must hold for every entry of the table.
  *
  * The vectors were computed with NumPy 1.24 in float32, one operation per rounding, from the
- * formulas in PyTorch's documentation of SGD and Adagrad: sgd:      w = w - f32(rate) * g adagrad:
- * s = s + g * g;  w = w + (-f32(rate) * g) / (sqrt(s) + f32(eps)) Square root and division are
- * correctly rounded in both, so equality is to the last bit.
+ * formulas in PyTorch's documentation of SGD and Adagrad:
+ *     sgd:      w = w - f32(rate) * g
+ *     adagrad:  s = s + g * g;  w = w + (-f32(rate) * g) / (sqrt(s) + f32(eps))
+ * Square root and division are correctly rounded in both, so equality is to the last bit. The other
+ * optimizers are compared in test_optim_reference.c and test_optim_kernels.c.
  */
 #include "tests/support/cmocka.h"
 
@@ -108,38 +110,6 @@ static void adagrad_matches_golden_vectors(void **unused)
     }
 }
 
-/* The vector loop and its remainder compute each column as a row of one column would. */
-static void every_entry_treats_columns_alike_at_any_width(void **unused)
-{
-    (void)unused;
-    const ps_optim_t *optim;
-    for (size_t e = 0; (optim = ps_optim_at(e)) != NULL; e++) {
-        double params[PS_OPTIM_PARAMS_MAX];
-        assert_int_equal(ps_optim_params(optim, NULL, 0, params, NULL), PSC_OK);
-        for (size_t dim = 1; dim <= 67; dim++) {
-            float weights[67], state[67], gradient[67];
-            for (size_t i = 0; i < dim; i++) {
-                weights[i] = (float)i * 0.37f - 3.0f;
-                gradient[i] = 0.01f * (float)((i * 7 + 3) % 11) - 0.05f;
-            }
-            assert_true(optim->state_floats(dim) <= dim);
-            optim->init_state(state, dim, params);
-            float whole_weights[67], whole_state[67];
-            memcpy(whole_weights, weights, sizeof weights);
-            memcpy(whole_state, state, sizeof state);
-            step_row(optim, whole_weights, whole_state, gradient, dim, 0.3f, params, 1);
-            for (size_t i = 0; i < dim; i++) {
-                float one = weights[i], one_state[1];
-                optim->init_state(one_state, 1, params);
-                step_row(optim, &one, one_state, &gradient[i], 1, 0.3f, params, 1);
-                assert_memory_equal(&one, &whole_weights[i], sizeof one);
-                if (optim->state_floats(dim) == dim)
-                    assert_memory_equal(one_state, &whole_state[i], sizeof one);
-            }
-        }
-    }
-}
-
 static void every_entry_refuses_parameters_out_of_bounds(void **unused)
 {
     (void)unused;
@@ -173,28 +143,12 @@ static void every_entry_refuses_parameters_out_of_bounds(void **unused)
     assert_null(ps_optim_find(""));
 }
 
-static void adagrad_stays_finite_on_zero_gradients(void **unused)
-{
-    (void)unused;
-    const ps_optim_t *adagrad = ps_optim_find("adagrad");
-    double params[PS_OPTIM_PARAMS_MAX];
-    const double smallest[2] = {0.0, 1e-30};
-    assert_int_equal(ps_optim_params(adagrad, smallest, 2, params, NULL), PSC_OK);
-    float weights[20] = {0}, state[20], gradient[20] = {0};
-    adagrad->init_state(state, 20, params);
-    step_row(adagrad, weights, state, gradient, 20, 1.0f, params, 1);
-    for (size_t i = 0; i < 20; i++)
-        assert_true(weights[i] == 0.0f);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_matches_golden_vectors),
         cmocka_unit_test(adagrad_matches_golden_vectors),
-        cmocka_unit_test(every_entry_treats_columns_alike_at_any_width),
         cmocka_unit_test(every_entry_refuses_parameters_out_of_bounds),
-        cmocka_unit_test(adagrad_stays_finite_on_zero_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
