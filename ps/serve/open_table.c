@@ -22,7 +22,8 @@ static ps_table_t *find_by_name(const ps_shard_t *shard, const char *name)
 }
 
 /* Room for a table of this number, and for one row of it. */
-static psc_status_t reserve(ps_shard_t *shard, uint32_t number, uint32_t dim, psc_error_t *error)
+static psc_status_t reserve(ps_shard_t *shard, uint32_t number, const ps_table_t *wanted,
+                            psc_error_t *error)
 {
     if (number >= shard->n_tables) {
         ps_table_t **tables = psc_realloc_array(shard->tables, number + 1, sizeof(ps_table_t *));
@@ -33,21 +34,13 @@ static psc_status_t reserve(ps_shard_t *shard, uint32_t number, uint32_t dim, ps
         shard->tables = tables;
         shard->n_tables = number + 1;
     }
-    if (dim > shard->one_row_dim) {
-        float *one_row = psc_alloc_aligned(dim * sizeof(float));
-        if (one_row == NULL)
-            return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a table");
-        psc_free(shard->one_row);
-        shard->one_row = one_row;
-        shard->one_row_dim = dim;
-    }
-    return PSC_OK;
+    return ps_row_scratch_reserve(&shard->scratch_row, wanted, error);
 }
 
 static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t *wanted,
                            ps_table_t **table_out, psc_error_t *error)
 {
-    psc_status_t st = reserve(shard, number, wanted->dim, error);
+    psc_status_t st = reserve(shard, number, wanted, error);
     if (st != PSC_OK)
         return st;
     ps_table_t *table = psc_alloc(sizeof *table);

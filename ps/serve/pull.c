@@ -49,7 +49,7 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     if (st != PSC_OK)
         return st;
     if (pull->n != 0)
-        ps_rows_gather(rows, space->states, out, shard->one_row);
+        ps_rows_gather(rows, absent != 0 ? space->states : NULL, out);
     ps_shard_send(shard, request->buffer->peer, buffer);
     shard->counters.rows_pulled += pull->n;
     shard->counters.rows_initial += absent;
@@ -81,6 +81,7 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
             return st;
         ps_rows_t rows = {.table = request->table,
                           .store = shard->options.store,
+                          .scratch = &shard->scratch_row,
                           .n = pull->n,
                           .ids = request->space->ids,
                           .places = request->space->places};

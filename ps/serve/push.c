@@ -58,6 +58,7 @@ static psc_status_t apply(ps_shard_t *shard, ps_request_t *request, psc_error_t 
         shard->serial = 1;
     ps_rows_t rows = {.table = request->table,
                       .store = shard->options.store,
+                      .scratch = &shard->scratch_row,
                       .n = message->n,
                       .ids = request->space->ids,
                       .places = request->space->places};
@@ -66,11 +67,11 @@ static psc_status_t apply(ps_shard_t *shard, ps_request_t *request, psc_error_t 
                            .clock = (uint32_t)request->message.request.clock,
                            .serial = shard->serial,
                            .values = (const float *)(const void *)message->rows};
-    bool repeated;
-    size_t created = ps_rows_claim(&rows, &push, &repeated);
-    request->table->created += created;
-    shard->counters.rows_created += created;
-    if (repeated) {
+    ps_rows_claim_t claim;
+    ps_rows_claim(&rows, &push, &claim);
+    request->table->created += claim.created;
+    shard->counters.rows_created += claim.created;
+    if (claim.repeated) {
         psc_status_t st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
         if (st != PSC_OK)
             return st;

@@ -10,7 +10,7 @@
 
 #include "common/slots.h"
 #include "ps/store/store.h"
-#include "ps/table/schema.h"
+#include "ps/table/row_values.h"
 
 #include <stdbool.h>
 
@@ -18,6 +18,7 @@
 typedef struct ps_rows {
     const ps_table_t *table;
     ps_store_t *store;
+    ps_row_scratch_t *scratch; /* reserved for the table */
     size_t n;
     const uint64_t *ids;
     const ps_place_t *places;
@@ -38,8 +39,8 @@ size_t ps_rows_find_nonfinite(const float *values, size_t n, uint32_t dim);
 size_t ps_rows_inspect(const ps_rows_t *rows, uint8_t *states, uint32_t *versions);
 
 /* Writes n * dim floats to out (unaligned): weights, or the initial value where states says so.
- * one_row [dim] is scratch. */
-void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out, float *one_row);
+ * states NULL: all rows are present. */
+void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out);
 
 /* One push, its values checked. */
 typedef struct ps_rows_push {
@@ -51,16 +52,14 @@ typedef struct ps_rows_push {
     const float *values; /* [n, dim] */
 } ps_rows_push_t;
 
-/* Writes initial value and fresh state behind the header of a record: all of them, whatever was
- * there before. The header stays as it is. */
-void ps_rows_begin(const ps_table_t *table, ps_row_header_t *row);
+typedef struct ps_rows_claim {
+    size_t created; /* rows that were absent */
+    bool repeated;  /* an id may occur twice (it does, but for rows that were last touched exactly
+                       2^32 pushes ago): then ps_rows_merge has to be used */
+} ps_rows_claim_t;
 
-/*
- * Gives absent rows their initial value and state, and stamps all rows with the push. Returns how
- * many were absent. *repeated_out: an id may occur twice (it does, but for rows that were last
- * touched exactly 2^32 pushes ago): then ps_rows_merge has to be used.
- */
-size_t ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, bool *repeated_out);
+/* Gives absent rows their initial value and state, and stamps all rows with the push. */
+void ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, ps_rows_claim_t *claim_out);
 
 /* Applies a push whose ids are distinct, after ps_rows_claim. */
 void ps_rows_apply(const ps_rows_t *rows, const ps_rows_push_t *push);

@@ -82,7 +82,7 @@ void ps_shard_destroy(ps_shard_t *shard)
     for (uint32_t i = 0; i < shard->n_tables; i++)
         psc_free(shard->tables[i]);
     psc_free(shard->tables);
-    psc_free(shard->one_row);
+    ps_row_scratch_clear(&shard->scratch_row);
     ps_rows_merge_space_clear(&shard->merge);
     ps_request_pool_clear(&shard->requests);
     ps_sessions_clear(&shard->sessions);

@@ -33,8 +33,7 @@ struct ps_shard {
     size_t n_waiting;    /* requests in all sessions */
     ps_table_t **tables; /* by number; 0 is not used */
     uint32_t n_tables;   /* the numbers below exist */
-    float *one_row;      /* scratch of the widest table's dim */
-    uint32_t one_row_dim;
+    ps_row_scratch_t scratch_row;
     uint32_t serial; /* of the last push */
     ps_rows_merge_space_t merge;
     ps_request_t *starving; /* no other request may take room before this one; or NULL */
