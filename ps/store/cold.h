@@ -25,9 +25,19 @@ typedef struct ps_cold_read {
 
 typedef struct ps_cold_write {
     uint8_t key[PS_COLD_KEY_BYTES];
-    const uint8_t *record;
+    const uint8_t *record; /* NULL: the record of this key is removed, if there is one */
     size_t size;
 } ps_cold_write_t;
+
+/* The beginnings of records in the order of their keys. */
+typedef struct ps_cold_scan {
+    uint8_t from[PS_COLD_KEY_BYTES]; /* the first key looked at */
+    uint8_t to[PS_COLD_KEY_BYTES];   /* the first key no longer looked at */
+    uint8_t *heads;                  /* [max][head_bytes], where they go */
+    size_t head_bytes, max;
+    size_t n; /* out */
+    bool end; /* out: there are no more records in the range */
+} ps_cold_scan_t;
 
 typedef struct ps_cold ps_cold_t;
 
@@ -38,6 +48,8 @@ typedef struct ps_cold_ops {
     /* All or none. Errors: IO, DISK_FULL. */
     psc_status_t (*write)(ps_cold_t *cold, const ps_cold_write_t *writes, size_t n,
                           psc_error_t *error);
+    /* Errors: IO, CORRUPT (also: a record is shorter than a head). */
+    psc_status_t (*scan)(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error_t *error);
     /* Everything written so far is on disk when it returns. */
     psc_status_t (*sync)(ps_cold_t *cold, psc_error_t *error);
     void (*destroy)(ps_cold_t *cold);
@@ -71,7 +83,7 @@ PSC_MUST_CHECK psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_
 
 /* Faults of a memory tier; all zero: none. */
 typedef struct ps_cold_faults {
-    uint64_t fail_read_at;  /* the n-th read call fails with IO */
+    uint64_t fail_read_at;  /* the n-th call that reads or scans fails with IO */
     uint64_t fail_write_at; /* the n-th write call, and all after it, fail with DISK_FULL */
 } ps_cold_faults_t;
 PSC_MUST_CHECK psc_status_t ps_cold_memory_create(const ps_cold_faults_t *faults,

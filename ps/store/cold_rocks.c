@@ -34,7 +34,7 @@ typedef struct rocks_tier {
     ps_cold_t cold;
     char *dir;
     rocksdb_options_t *options;
-    rocksdb_readoptions_t *read_options;
+    rocksdb_readoptions_t *read_options, *scan_options;
     rocksdb_writeoptions_t *write_options;
     rocksdb_cache_t *cache;
     rocksdb_t *db;
@@ -120,13 +120,48 @@ static psc_status_t rocks_write(ps_cold_t *cold, const ps_cold_write_t *writes, 
 {
     rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
     rocksdb_writebatch_clear(tier->batch);
-    for (size_t i = 0; i < n; i++)
-        rocksdb_writebatch_put_cf(tier->batch, tier->family, (const char *)writes[i].key,
-                                  PS_COLD_KEY_BYTES, (const char *)writes[i].record,
-                                  writes[i].size);
+    for (size_t i = 0; i < n; i++) {
+        const char *key = (const char *)writes[i].key;
+        if (writes[i].record != NULL)
+            rocksdb_writebatch_put_cf(tier->batch, tier->family, key, PS_COLD_KEY_BYTES,
+                                      (const char *)writes[i].record, writes[i].size);
+        else
+            rocksdb_writebatch_delete_cf(tier->batch, tier->family, key, PS_COLD_KEY_BYTES);
+    }
     char *text = NULL;
     rocksdb_write(tier->db, tier->write_options, tier->batch, &text);
     return text == NULL ? PSC_OK : rocks_error(error, "writing to", tier->dir, text);
+}
+
+/* What an iterator reads is not kept in the cache: point reads need it more. */
+static psc_status_t rocks_scan(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error_t *error)
+{
+    rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
+    rocksdb_readoptions_set_iterate_upper_bound(tier->scan_options, (const char *)scan->to,
+                                                PS_COLD_KEY_BYTES);
+    rocksdb_iterator_t *at = rocksdb_create_iterator_cf(tier->db, tier->scan_options, tier->family);
+    psc_status_t st = PSC_OK;
+    rocksdb_iter_seek(at, (const char *)scan->from, PS_COLD_KEY_BYTES);
+    scan->n = 0;
+    while (rocksdb_iter_valid(at) && scan->n < scan->max) {
+        size_t size;
+        const char *value = rocksdb_iter_value(at, &size);
+        if (size < scan->head_bytes) {
+            st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes only",
+                               tier->dir, size);
+            break;
+        }
+        memcpy(scan->heads + scan->n++ * scan->head_bytes, value, scan->head_bytes);
+        rocksdb_iter_next(at);
+    }
+    scan->end = !rocksdb_iter_valid(at);
+    char *text = NULL;
+    rocksdb_iter_get_error(at, &text);
+    rocksdb_iter_destroy(at);
+    if (text != NULL && st == PSC_OK)
+        return rocks_error(error, "reading from", tier->dir, text);
+    rocksdb_free(text);
+    return st;
 }
 
 static psc_status_t rocks_sync(ps_cold_t *cold, psc_error_t *error)
@@ -151,6 +186,8 @@ static void rocks_destroy(ps_cold_t *cold)
         rocksdb_close(tier->db);
     if (tier->read_options != NULL)
         rocksdb_readoptions_destroy(tier->read_options);
+    if (tier->scan_options != NULL)
+        rocksdb_readoptions_destroy(tier->scan_options);
     if (tier->write_options != NULL)
         rocksdb_writeoptions_destroy(tier->write_options);
     if (tier->options != NULL)
@@ -165,6 +202,7 @@ static const ps_cold_ops_t rocks_ops = {
     .name = "RocksDB",
     .read = rocks_read,
     .write = rocks_write,
+    .scan = rocks_scan,
     .sync = rocks_sync,
     .destroy = rocks_destroy,
 };
@@ -285,6 +323,9 @@ psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_
     rocksdb_block_based_options_destroy(table);
     tier->read_options = rocksdb_readoptions_create();
     rocksdb_readoptions_set_verify_checksums(tier->read_options, 1);
+    tier->scan_options = rocksdb_readoptions_create();
+    rocksdb_readoptions_set_verify_checksums(tier->scan_options, 1);
+    rocksdb_readoptions_set_fill_cache(tier->scan_options, 0);
     tier->write_options = rocksdb_writeoptions_create();
     tier->batch = rocksdb_writebatch_create();
 

@@ -143,7 +143,7 @@ static psc_status_t run_write(ps_io_t *io, ps_io_job_t *job)
         ps_row_header_t header;
         memcpy(&header, job->bytes + write->offset, sizeof header);
         ps_cold_key(io->writes[i].key, header.table, write->slot, header.id);
-        io->writes[i].record = job->bytes + write->offset;
+        io->writes[i].record = write->remove ? NULL : job->bytes + write->offset;
         io->writes[i].size = write->size;
     }
     return io->cold->ops->write(io->cold, io->writes, job->n, &io->error);
@@ -166,6 +166,8 @@ static void *run_jobs(void *argument)
             job->status = run_read(io, job);
         else if (job->kind == PS_IO_WRITE)
             job->status = run_write(io, job);
+        else if (job->kind == PS_IO_SCAN)
+            job->status = io->cold->ops->scan(io->cold, job->scan, &io->error);
         else
             job->status = io->cold->ops->sync(io->cold, &io->error);
         if (job->status != PSC_OK && io->error.code == PSC_OK)
@@ -324,8 +326,8 @@ bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t 
 {
     if (job->n == io->max_writes || size > io->job_bytes - job->used)
         return false;
-    job->writes[job->n++] =
-        (ps_io_write_t){.offset = (uint32_t)job->used, .size = (uint32_t)size, .slot = slot};
+    job->writes[job->n++] = (ps_io_write_t){
+        .offset = (uint32_t)job->used, .size = (uint32_t)size, .slot = slot & 0x7fffffff};
     ps_row_header_t header = *row;
     header.pins = 0;
     header.state = PS_ROW_PRESENT;
@@ -334,6 +336,15 @@ bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t 
     memcpy(job->bytes + job->used, &header, sizeof header);
     memcpy(job->bytes + job->used + sizeof header, row + 1, size - sizeof header);
     job->used += size;
+    return true;
+}
+
+bool ps_io_add_remove(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row,
+                      uint32_t slot)
+{
+    if (!ps_io_add_write(io, job, row, sizeof *row, slot))
+        return false;
+    job->writes[job->n - 1].remove = 1;
     return true;
 }
 

@@ -26,6 +26,7 @@ typedef enum ps_io_kind {
     PS_IO_READ,
     PS_IO_WRITE,
     PS_IO_SYNC,
+    PS_IO_SCAN,
 } ps_io_kind_t;
 
 typedef struct ps_io_read {
@@ -36,7 +37,8 @@ typedef struct ps_io_read {
 
 typedef struct ps_io_write {
     uint32_t offset, size; /* in bytes */
-    uint32_t slot;
+    uint32_t slot : 31;
+    uint32_t remove : 1; /* the row goes: size is that of its header, which says which one */
 } ps_io_write_t;
 
 /* One job belongs to the owner until it is submitted and after it came back. */
@@ -51,6 +53,7 @@ typedef struct ps_io_job {
     ps_io_write_t *writes;
     uint8_t *bytes; /* WRITE: the records */
     size_t used;
+    ps_cold_scan_t *scan; /* SCAN: heads are row headers */
     struct ps_io_job *next_free;
 } ps_io_job_t;
 
@@ -79,7 +82,7 @@ ps_io_job_t *ps_io_write_job(ps_io_t *io);
 /* How many there are. */
 size_t ps_io_free_writes(const ps_io_t *io);
 
-/* Gives a job back that is not under way. */
+/* Gives a job back that is not under way: a READ or WRITE job; a SCAN job is its maker's. */
 void ps_io_put(ps_io_t *io, ps_io_job_t *job);
 
 /* False when the job is full. */
@@ -87,6 +90,9 @@ bool ps_io_add_read(ps_io_job_t *job, ps_place_t place, uint32_t slot);
 /* Copies the row; the copy's header says present, clean, not pinned. */
 bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row, size_t size,
                      uint32_t slot);
+/* The row of this header goes from the cold tier. */
+bool ps_io_add_remove(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row,
+                      uint32_t slot);
 
 /*
  * Takes the job until it comes back. Returns its number: 1, 2, ... While a READ job is under way

@@ -9,6 +9,9 @@
  * evicted, so that trying again gets further: with nothing else under way a batch needs a bounded
  * number of tries.
  *
+ * Memory that is reserved for something else lowers the budget of the pages at once; pages above it
+ * go one by one, as they can be written back (ps_room_trim).
+ *
  * Work per record is bounded: the eviction policy looks at a bounded number of rows, a page holds
  * at most page_bytes / 64. Owner thread only.
  */
@@ -53,6 +56,21 @@ bool ps_room_write_back(ps_store_t *store, const ps_row_header_t *row)
             table->cold_empty = false;
             return true;
         }
+        ps_room_submit_writes(store);
+    }
+    return false;
+}
+
+bool ps_room_remove_cold(ps_store_t *store, const ps_row_header_t *row)
+{
+    uint32_t slot = psc_slot_of_hash(psc_row_hash(row->table, row->id));
+    for (int tries = 0; tries < 2; tries++) {
+        if (store->write_job == NULL)
+            store->write_job = ps_io_write_job(store->io);
+        if (store->write_job == NULL)
+            return false;
+        if (ps_io_add_remove(store->io, store->write_job, row, slot))
+            return true;
         ps_room_submit_writes(store);
     }
     return false;
@@ -170,4 +188,65 @@ bool ps_room_has(ps_store_t *store, const ps_store_table_t *table, size_t n)
         if (ps_slab_grow(store->slab, table->class_id, NULL) != PSC_OK)
             return false;
     return true;
+}
+
+void ps_room_trim(ps_store_t *store)
+{
+    uint64_t budget = ps_store_rows_bytes(store);
+    if (ps_slab_charged_bytes(store->slab) <= budget)
+        return;
+    uint32_t largest = largest_other(store, UINT32_MAX);
+    if (largest != UINT32_MAX && take_any_page(store, UINT32_MAX, largest) == PSC_OK)
+        ps_slab_set_budget(store->slab, budget); /* gives the page's memory back */
+    ps_room_submit_writes(store);
+}
+
+/* Whether all tables work with this memory and this part of it reserved. */
+static bool all_fit(const ps_store_t *store, uint64_t memory_bytes, uint64_t reserved_bytes)
+{
+    ps_store_layout_t layout = ps_store_layout_of(memory_bytes);
+    if (layout.rows_bytes < reserved_bytes)
+        return false;
+    uint64_t rows_bytes = layout.rows_bytes - reserved_bytes;
+    if (ps_slab_capacity(rows_bytes, layout.page_bytes, PS_INDEX_ROW_BYTES, 64) == 0)
+        return false;
+    for (uint32_t i = 0; i < store->n_tables; i++) {
+        const ps_store_table_t *table = store->tables[i];
+        size_t record_bytes = table != NULL ? (table->value_bytes + 63) / 64 * 64 : 0;
+        if (table == NULL)
+            continue;
+        if (record_bytes > layout.page_bytes)
+            return false;
+        size_t capacity =
+            ps_slab_capacity(rows_bytes, layout.page_bytes, PS_INDEX_ROW_BYTES, record_bytes);
+        size_t n = table->max_batch > PS_STORE_MIN_ROWS ? 2 * table->max_batch : PS_STORE_MIN_ROWS;
+        if (capacity < n)
+            return false;
+    }
+    return true;
+}
+
+psc_status_t ps_store_reserve_memory(ps_store_t *store, uint64_t bytes, psc_error_t *error)
+{
+    uint64_t all = store->reserved_bytes + bytes;
+    if (bytes <= ps_store_rows_bytes(store) && all_fit(store, store->memory_bytes, all)) {
+        store->reserved_bytes = all;
+        ps_slab_set_budget(store->slab, ps_store_rows_bytes(store));
+        return PSC_OK;
+    }
+    uint64_t memory = store->memory_bytes;
+    while (memory < (uint64_t)1 << 50 && !all_fit(store, memory, all))
+        memory *= 2;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "a memory of %llu bytes has no room for %llu bytes beside the rows; "
+                         "%llu would do",
+                         (unsigned long long)store->memory_bytes, (unsigned long long)bytes,
+                         (unsigned long long)memory);
+}
+
+void ps_store_unreserve_memory(ps_store_t *store, uint64_t bytes)
+{
+    PSC_BUG_ON(bytes > store->reserved_bytes);
+    store->reserved_bytes -= bytes;
+    ps_slab_set_budget(store->slab, ps_store_rows_bytes(store));
 }

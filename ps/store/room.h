@@ -23,6 +23,13 @@ void ps_room_drop(ps_store_t *store, ps_place_t place);
 /* Copies a row into the write job that is being filled. False: all write jobs are under way. */
 bool ps_room_write_back(ps_store_t *store, const ps_row_header_t *row);
 
+/* Removes a row from the cold tier with the job that is being filled. False: as above. */
+bool ps_room_remove_cold(ps_store_t *store, const ps_row_header_t *row);
+
+/* Frees a page of rows if more is in use than the budget allows, as it does after it was made
+   smaller. No batch may rely on rows that it did not pin. */
+void ps_room_trim(ps_store_t *store);
+
 /* Submits the write job that is being filled, if there is one. */
 void ps_room_submit_writes(ps_store_t *store);
 

@@ -404,3 +404,19 @@ uint64_t ps_slab_charged_bytes(const ps_slab_t *slab)
 {
     return slab->charged_bytes;
 }
+
+uint32_t ps_slab_end_page(const ps_slab_t *slab)
+{
+    return slab->n_touched + 1;
+}
+
+uint32_t ps_slab_page_class(const ps_slab_t *slab, uint32_t page)
+{
+    return slab->pages[page].class_id;
+}
+
+void ps_slab_set_budget(ps_slab_t *slab, uint64_t budget_bytes)
+{
+    slab->budget_bytes = budget_bytes;
+    (void)make_room(slab, 0);
+}

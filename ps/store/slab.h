@@ -74,6 +74,17 @@ uint32_t ps_slab_page_used(const ps_slab_t *slab, uint32_t page);
 /* The i-th record of a page. */
 ps_place_t ps_slab_page_place(const ps_slab_t *slab, uint32_t page, uint32_t i);
 
+/* Pages that were ever in use have numbers below this one. */
+uint32_t ps_slab_end_page(const ps_slab_t *slab);
+/* The class that has the page, or UINT32_MAX. */
+uint32_t ps_slab_page_class(const ps_slab_t *slab, uint32_t page);
+
+/*
+ * Another budget, at most that of the start. Returns memory of free pages as far as needed; what is
+ * charged may exceed a smaller budget until pages are freed, and no page is given out meanwhile.
+ */
+void ps_slab_set_budget(ps_slab_t *slab, uint64_t budget_bytes);
+
 /* What is charged against the budget now. */
 uint64_t ps_slab_charged_bytes(const ps_slab_t *slab);
 

@@ -9,7 +9,8 @@
  *                   their entries: ps_io_memory() + page
  *     reads         M / 1 MiB jobs (16 to 64) of 512 rows, in ps_io_memory() too
  *     bookkeeping   128 KiB + M/1024: page descriptors (44 bytes a page), tables, queues
- *     rows          the rest: pages are charged page + PS_INDEX_ROW_BYTES for each record in them
+ *     rows          the rest, less what is reserved: pages cost page + PS_INDEX_ROW_BYTES for
+ *                   each record in them
  *
  * For M = 8 MiB that leaves 4.2 MiB for rows. Nothing here allocates while batches are prepared,
  * except the index, whose growth is within what the pages are charged.
@@ -18,7 +19,7 @@
  * that the cold tier has nothing. ABSENT rows are in the index, so that several waiting batches
  * share one; they turn PRESENT by ps_store_mark_new and are freed when the last pin goes. Only
  * PRESENT rows without pins are evicted. While LOADING, header.flags holds the low bits of the
- * job's number.
+ * job's number above PS_ROW_SCAN.
  *
  * Pins. A batch that needs no I/O and no eviction does not pin: nothing can move until the next
  * prepare, and that one pins the rows of such a batch (`held`) before it does anything. So the
@@ -40,16 +41,20 @@
 #include "common/hash.h"
 #include "common/slots.h"
 #include "ps/store/room.h"
+#include "ps/store/sweep.h"
 
 #include <string.h>
 
 #define MIB ((uint64_t)1 << 20)
-#define MIN_ROWS 64 /* that any table must be able to have in memory */
 #define MAX_BATCH 8192
 #define BATCH_SHARE 16
 #define WRITE_JOBS 4
 
-static ps_store_layout_t layout_of(uint64_t memory_bytes)
+/* Flags of a LOADING row: its job's number in the upper bits, PS_ROW_SCAN below. */
+#define JOB_SHIFT 2
+#define JOB_MASK ((UINT64_C(1) << (16 - JOB_SHIFT)) - 1)
+
+ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes)
 {
     ps_store_layout_t layout = {.page_bytes = 64 << 10, .n_write_jobs = WRITE_JOBS};
     while (layout.page_bytes < 2 * MIB && layout.page_bytes * 2 <= memory_bytes / 128)
@@ -63,6 +68,11 @@ static ps_store_layout_t layout_of(uint64_t memory_bytes)
     return layout;
 }
 
+uint64_t ps_store_rows_bytes(const ps_store_t *store)
+{
+    return store->layout.rows_bytes - store->reserved_bytes;
+}
+
 static size_t record_bytes_of(size_t value_bytes)
 {
     return (value_bytes + 63) / 64 * 64;
@@ -73,6 +83,7 @@ static size_t record_bytes_of(size_t value_bytes)
 static void destroy_parts(ps_store_t *store)
 {
     ps_io_stop(store->io);
+    ps_store_scan_destroy(store->scan);
     for (uint32_t i = 0; i < store->n_tables; i++) {
         if (store->tables[i] != NULL)
             ps_index_destroy(store->tables[i]->index);
@@ -96,7 +107,7 @@ psc_status_t ps_store_open(const ps_store_options_t *options, ps_store_t **store
     if (store == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a store");
     store->memory_bytes = options->memory_bytes;
-    store->layout = layout_of(options->memory_bytes);
+    store->layout = ps_store_layout_of(options->memory_bytes);
     store->cold = options->cold;
     store->failure = (psc_error_t)PSC_ERROR_INIT;
     psc_status_t st = ps_slab_create(store->layout.rows_bytes, store->layout.page_bytes,
@@ -133,12 +144,13 @@ static psc_status_t refuse_size(const ps_store_t *store, uint16_t number, size_t
 {
     size_t record_bytes = record_bytes_of(sizeof(ps_row_header_t) + row_bytes);
     for (uint64_t memory = 2 * store->memory_bytes; memory < (uint64_t)1 << 40; memory *= 2) {
-        ps_store_layout_t layout = layout_of(memory);
-        if (capacity_of(&layout, record_bytes) >= MIN_ROWS)
+        ps_store_layout_t layout = ps_store_layout_of(memory);
+        layout.rows_bytes -= store->reserved_bytes;
+        if (capacity_of(&layout, record_bytes) >= PS_STORE_MIN_ROWS)
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
                                  "table %u: %d rows of %zu bytes do not fit into a memory of %llu "
                                  "bytes; %llu would do",
-                                 (unsigned)number, MIN_ROWS, row_bytes,
+                                 (unsigned)number, PS_STORE_MIN_ROWS, row_bytes,
                                  (unsigned long long)store->memory_bytes,
                                  (unsigned long long)memory);
     }
@@ -177,7 +189,7 @@ static size_t max_batch_of(const ps_store_layout_t *layout, size_t capacity)
     size_t n_reads = layout->n_read_jobs * PS_IO_JOB_READS / 2;
     n = n > MAX_BATCH ? MAX_BATCH : n;
     n = n > n_reads ? n_reads : n;
-    return n < MIN_ROWS ? MIN_ROWS : n;
+    return n < PS_STORE_MIN_ROWS ? PS_STORE_MIN_ROWS : n;
 }
 
 psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_bytes,
@@ -187,10 +199,11 @@ psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_b
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "table %u exists in the store already",
                              (unsigned)number);
     size_t capacity = 0;
-    if (row_bytes <= store->layout.page_bytes)
-        capacity =
-            capacity_of(&store->layout, record_bytes_of(sizeof(ps_row_header_t) + row_bytes));
-    if (capacity < MIN_ROWS)
+    ps_store_layout_t layout = store->layout;
+    layout.rows_bytes = ps_store_rows_bytes(store);
+    if (row_bytes <= layout.page_bytes)
+        capacity = capacity_of(&layout, record_bytes_of(sizeof(ps_row_header_t) + row_bytes));
+    if (capacity < PS_STORE_MIN_ROWS)
         return refuse_size(store, number, row_bytes, error);
     if (!grow_arrays(store, number))
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for table %u", (unsigned)number);
@@ -200,7 +213,7 @@ psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_b
     table->number = number;
     table->cold_empty = store->cold->was_empty;
     table->value_bytes = sizeof(ps_row_header_t) + row_bytes;
-    table->max_batch = max_batch_of(&store->layout, capacity);
+    table->max_batch = max_batch_of(&layout, capacity);
     psc_status_t st =
         ps_slab_class(store->slab, record_bytes_of(table->value_bytes), &table->class_id, error);
     if (st == PSC_OK)
@@ -213,14 +226,14 @@ psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_b
     return PSC_OK;
 }
 
-static ps_store_table_t *find_table(const ps_store_t *store, uint16_t number)
+ps_store_table_t *ps_store_find_table(const ps_store_t *store, uint16_t number)
 {
     return number < store->n_tables ? store->tables[number] : NULL;
 }
 
 size_t ps_store_max_batch(const ps_store_t *store, uint16_t table)
 {
-    const ps_store_table_t *found = find_table(store, table);
+    const ps_store_table_t *found = ps_store_find_table(store, table);
     return found != NULL ? found->max_batch : 0;
 }
 
@@ -231,7 +244,7 @@ uint8_t *ps_store_base(const ps_store_t *store)
 
 /* ---- pins ---- */
 
-static psc_status_t failed(const ps_store_t *store, psc_error_t *error)
+psc_status_t ps_store_failed(const ps_store_t *store, psc_error_t *error)
 {
     if (error != NULL)
         *error = store->failure;
@@ -246,7 +259,20 @@ static bool pin(ps_row_header_t *row)
     return true;
 }
 
-/* Takes a pin off, if there are any, and frees a row that nobody made. */
+/* A row without pins: goes if nobody made it, or if scans alone wanted it. */
+static void drop_unwanted(ps_store_t *store, ps_place_t place)
+{
+    ps_row_header_t *row = ps_store_row(store->base, place);
+    bool unwanted = row->state == PS_ROW_ABSENT;
+    if (row->state == PS_ROW_PRESENT && (row->flags & PS_ROW_SCAN) != 0) {
+        row->flags &= (uint16_t)~PS_ROW_SCAN;
+        unwanted = (row->flags & PS_ROW_DIRTY) == 0;
+    }
+    if (unwanted)
+        ps_room_drop(store, place);
+}
+
+/* Takes a pin off, if there are any. */
 static void let_go(ps_store_t *store, ps_place_t place, bool pinned)
 {
     ps_row_header_t *row = ps_store_row(store->base, place);
@@ -254,8 +280,8 @@ static void let_go(ps_store_t *store, ps_place_t place, bool pinned)
         PSC_BUG_ON(row->pins == 0);
         row->pins--;
     }
-    if (row->pins == 0 && row->state == PS_ROW_ABSENT)
-        ps_room_drop(store, place);
+    if (row->pins == 0)
+        drop_unwanted(store, place);
 }
 
 static psc_status_t too_many_pins(psc_error_t *error)
@@ -264,7 +290,7 @@ static psc_status_t too_many_pins(psc_error_t *error)
 }
 
 /* Pins the rows of the last batch, if they are not yet: from now on rows may move. */
-static psc_status_t settle_held(ps_store_t *store, psc_error_t *error)
+psc_status_t ps_store_settle_held(ps_store_t *store, psc_error_t *error)
 {
     const ps_place_t *places = store->held.places;
     for (size_t i = 0; i < store->held.n; i++) {
@@ -284,7 +310,7 @@ static psc_status_t settle_held(ps_store_t *store, psc_error_t *error)
 static uint64_t job_of(const ps_store_t *store, const ps_row_header_t *loading)
 {
     uint64_t finished = ps_io_finished(store->io);
-    return finished + (uint16_t)(loading->flags - (uint16_t)finished);
+    return finished + ((((uint64_t)loading->flags >> JOB_SHIFT) - finished) & JOB_MASK);
 }
 
 /*
@@ -299,8 +325,12 @@ static bool touch_found(ps_store_t *store, ps_batch_t *batch)
         if (batch->places[i] == 0)
             continue;
         ps_row_header_t *row = ps_store_row(store->base, batch->places[i]);
-        ps_evict_touch(row);
-        if (row->state == PS_ROW_PRESENT)
+        if (!batch->scan) {
+            ps_evict_touch(row);
+            if ((row->flags & PS_ROW_SCAN) != 0)
+                row->flags &= (uint16_t)~PS_ROW_SCAN;
+        }
+        if (row->state == PS_ROW_PRESENT && (row->flags & PS_ROW_SCAN) == 0)
             continue;
         if (row->state == PS_ROW_ABSENT && batch->mode == PS_BATCH_READ)
             batch->places[i] = 0;
@@ -341,21 +371,23 @@ static bool add_read(ps_store_t *store, const ps_store_table_t *table, ps_place_
     return ps_io_add_read(job, place, slot);
 }
 
-/* A record for a row that is not in memory; it is absent until its read is submitted. */
-static psc_status_t create_row(ps_store_t *store, const ps_store_table_t *table, uint64_t id,
-                               uint64_t hash, bool load, bool pinned, ps_place_t *place_out,
-                               psc_error_t *error)
+/* A record for row i of the batch, which is not in memory; it is absent until its read is
+   submitted. */
+static psc_status_t create_row(ps_store_t *store, const ps_store_table_t *table, ps_batch_t *batch,
+                               size_t i, bool load, psc_error_t *error)
 {
+    uint64_t hash = batch->hashes[i];
     ps_place_t place;
     psc_status_t st = ps_room_take(store, table, &place, error);
     if (st != PSC_OK)
         return st;
     ps_row_header_t *row = ps_store_row(store->base, place);
     memset(row, 0, sizeof *row);
-    row->id = id;
+    row->id = batch->ids[i];
     row->table = table->number;
     row->state = load ? PS_ROW_LOADING : PS_ROW_ABSENT;
-    row->pins = pinned ? 1 : 0;
+    row->pins = batch->pinned ? 1 : 0;
+    row->flags = batch->scan ? PS_ROW_SCAN : 0;
     ps_evict_admit(row);
     st = ps_index_insert(table->index, hash, place, error);
     if (st != PSC_OK) {
@@ -366,7 +398,7 @@ static psc_status_t create_row(ps_store_t *store, const ps_store_table_t *table,
         ps_room_drop(store, place);
         return psc_error_set(error, PSC_BUSY, "too many rows are being read");
     }
-    *place_out = place;
+    batch->places[i] = place;
     return PSC_OK;
 }
 
@@ -382,8 +414,7 @@ static psc_status_t create_missing(ps_store_t *store, const ps_store_table_t *ta
         /* Made for the same id earlier in this batch? */
         ps_place_t place = ps_index_find(table->index, batch->ids[i], batch->hashes[i]);
         if (place == 0) {
-            psc_status_t st = create_row(store, table, batch->ids[i], batch->hashes[i], load,
-                                         batch->pinned, &batch->places[i], error);
+            psc_status_t st = create_row(store, table, batch, i, load, error);
             if (st != PSC_OK)
                 return st;
             continue;
@@ -423,7 +454,8 @@ static void submit_reads(ps_store_t *store, ps_batch_t *batch)
         store->read_jobs = job->next_free;
         uint64_t number = ps_io_submitted(store->io) + 1;
         for (size_t i = 0; i < job->n; i++)
-            ps_store_row(store->base, job->reads[i].place)->flags = (uint16_t)number;
+            ps_store_row(store->base, job->reads[i].place)->flags |=
+                (uint16_t)(number << JOB_SHIFT);
         store->counters.cold_reads += job->n;
         batch->ticket = ps_io_submit(store->io, job);
     }
@@ -451,8 +483,8 @@ psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch, psc_error_t 
     batch->pinned = false;
     batch->ticket = 0;
     if (store->failure.code != PSC_OK)
-        return failed(store, error);
-    const ps_store_table_t *table = find_table(store, batch->table);
+        return ps_store_failed(store, error);
+    const ps_store_table_t *table = ps_store_find_table(store, batch->table);
     if (table == NULL)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "there is no table %u in the store",
                              (unsigned)batch->table);
@@ -460,9 +492,10 @@ psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch, psc_error_t 
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "table %u: a batch of %zu rows is too large, at most %zu",
                              (unsigned)batch->table, batch->n, table->max_batch);
-    psc_status_t st = settle_held(store, error);
+    psc_status_t st = ps_store_settle_held(store, error);
     if (st != PSC_OK)
         return st;
+    ps_room_trim(store);
     size_t n_missing =
         ps_index_find_batch(table->index, batch->ids, batch->hashes, batch->n, batch->places);
     bool must_pin = touch_found(store, batch);
@@ -532,11 +565,11 @@ static void finish_reads(ps_store_t *store, const ps_io_job_t *job)
     for (size_t i = 0; i < job->n; i++) {
         ps_place_t place = job->reads[i].place;
         ps_row_header_t *row = ps_store_row(store->base, place);
-        row->flags = 0;
+        row->flags &= PS_ROW_SCAN;
         row->state = job->reads[i].found ? PS_ROW_PRESENT : PS_ROW_ABSENT;
         store->counters.cold_found += job->reads[i].found;
-        if (row->state == PS_ROW_ABSENT && row->pins == 0)
-            ps_room_drop(store, place);
+        if (row->pins == 0)
+            drop_unwanted(store, place);
     }
 }
 
@@ -551,13 +584,20 @@ psc_status_t ps_store_poll(ps_store_t *store, bool *progress_out, psc_error_t *e
             store->failure = *ps_io_error(store->io);
             break;
         }
+        if (job->kind == PS_IO_SCAN) {
+            ps_store_scan_finish(store);
+            continue;
+        }
         if (job->kind == PS_IO_READ)
             finish_reads(store, job);
         else
             store->counters.written_back += job->n;
         ps_io_put(store->io, job);
     }
-    return store->failure.code != PSC_OK ? failed(store, error) : PSC_OK;
+    bool too_much = ps_slab_charged_bytes(store->slab) > ps_store_rows_bytes(store);
+    if (too_much && store->failure.code == PSC_OK && ps_store_settle_held(store, NULL) == PSC_OK)
+        ps_room_trim(store);
+    return store->failure.code != PSC_OK ? ps_store_failed(store, error) : PSC_OK;
 }
 
 /* Waits until all that is under way came back. */
@@ -608,7 +648,7 @@ static psc_status_t write_all(ps_store_t *store, psc_error_t *error)
         st = drain(store, error);
     if (st == PSC_OK && ps_io_error(store->io)->code != PSC_OK) { /* of the sync */
         store->failure = *ps_io_error(store->io);
-        st = failed(store, error);
+        st = ps_store_failed(store, error);
     }
     return st;
 }
@@ -632,5 +672,5 @@ void ps_store_counters(const ps_store_t *store, ps_store_counters_t *counters_ou
         if (store->tables[i] != NULL)
             counters_out->rows_hot += ps_index_count(store->tables[i]->index);
     counters_out->bytes_hot = ps_slab_charged_bytes(store->slab);
-    counters_out->bytes_budget = store->layout.rows_bytes;
+    counters_out->bytes_budget = ps_store_rows_bytes(store);
 }

@@ -40,7 +40,9 @@ typedef enum ps_row_state {
     PS_ROW_ABSENT = 3,  /* looked up and not there; a place kept for a waiting batch */
 } ps_row_state_t;
 
-#define PS_ROW_DIRTY 1u /* flags: differs from the cold tier */
+/* Flags of a row. */
+#define PS_ROW_DIRTY 1u /* differs from the cold tier */
+#define PS_ROW_SCAN 2u  /* in memory for scans alone so far: goes when the last of them ends */
 
 /* In front of every row's floats, in memory and on disk (little-endian). 32 bytes. */
 typedef struct ps_row_header {
@@ -81,6 +83,8 @@ typedef struct ps_batch {
     const uint64_t *ids;    /* n, duplicates allowed */
     const uint64_t *hashes; /* n, psc_row_hash of each */
     ps_place_t *places;     /* n, caller's memory, borrowed until release */
+    bool scan; /* the rows are needed once: what is loaded for this batch goes with its release,
+                  unless it was changed or others want it too, and the policy learns nothing */
 
     bool pinned; /* rows are pinned: release must unpin; false: the store does so when it must */
     uint64_t ticket; /* ready once the store's finished I/O reaches it; 0: at once */
@@ -131,6 +135,25 @@ bool ps_store_ready(ps_store_t *store, ps_batch_t *batch);
  */
 void ps_store_release(ps_store_t *store, ps_batch_t *batch);
 
+/*
+ * Removes the rows of a ready WRITE batch, from memory and from the cold tier: they are ABSENT now,
+ * as if they had never been, and go with the release unless they are made new. Errors: BUSY (some
+ * may be removed already: call again after progress; needs no other batch to end); as prepare, once
+ * the store failed.
+ */
+PSC_MUST_CHECK psc_status_t ps_store_erase(ps_store_t *store, ps_batch_t *batch,
+                                           psc_error_t *error);
+
+/*
+ * Takes bytes off the rows' budget for something else that lives as long as they do, or gives them
+ * back. Rows leave memory for it at the next calls of prepare and poll, not in this one. Errors:
+ * INVALID_ARGUMENT (the tables that there are, or one with rows of 64 bytes, would not fit any
+ * more; says what memory would do).
+ */
+PSC_MUST_CHECK psc_status_t ps_store_reserve_memory(ps_store_t *store, uint64_t bytes,
+                                                    psc_error_t *error);
+void ps_store_unreserve_memory(ps_store_t *store, uint64_t bytes);
+
 /* Takes finished I/O; true when anything was finished. Errors: as prepare, once the store failed.
  */
 PSC_MUST_CHECK psc_status_t ps_store_poll(ps_store_t *store, bool *progress_out,
@@ -162,6 +185,7 @@ void ps_store_mark_new(ps_store_t *store, ps_row_header_t *row);
 /* Counters for statistics; all since the start. */
 typedef struct ps_store_counters {
     uint64_t rows_hot, rows_new, hits, misses, evicted, written_back, cold_reads, cold_found;
+    uint64_t erased; /* rows removed by ps_store_erase */
     uint64_t bytes_hot, bytes_budget;
 } ps_store_counters_t;
 void ps_store_counters(const ps_store_t *store, ps_store_counters_t *counters_out);

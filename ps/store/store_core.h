@@ -1,4 +1,4 @@
-/* What store.c and room.c share: the store itself. For these two alone. */
+/* What store.c, room.c and sweep.c share: the store itself. For these alone. */
 #ifndef PS_STORE_STORE_CORE_H
 #define PS_STORE_STORE_CORE_H
 
@@ -6,6 +6,8 @@
 #include "ps/store/index.h"
 #include "ps/store/io.h"
 #include "ps/store/slab.h"
+
+#define PS_STORE_MIN_ROWS 64 /* that any table must be able to have in memory */
 
 /* How a budget is divided; see store.c. */
 typedef struct ps_store_layout {
@@ -32,6 +34,7 @@ typedef struct ps_store_held {
 struct ps_store {
     uint64_t memory_bytes;
     ps_store_layout_t layout;
+    uint64_t reserved_bytes; /* of layout.rows_bytes, for others */
     ps_cold_t *cold;
     ps_slab_t *slab;
     uint8_t *base;
@@ -43,8 +46,19 @@ struct ps_store {
     ps_io_job_t *write_job; /* being filled, or NULL */
     ps_io_job_t *read_jobs; /* of the batch being prepared; linked by next_free, newest first */
     ps_store_held_t held;
-    psc_error_t failure; /* code PSC_OK while all is well */
+    struct ps_store_scan *scan; /* open, or closed with its job under way; or NULL */
+    psc_error_t failure;        /* code PSC_OK while all is well */
     ps_store_counters_t counters;
 };
+
+/* For the files of the store: the table of this number or NULL; how a memory is divided; the rows'
+   part of it; the store's failure. */
+ps_store_table_t *ps_store_find_table(const ps_store_t *store, uint16_t number);
+ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes);
+uint64_t ps_store_rows_bytes(const ps_store_t *store);
+/* Pins the rows of the last batch, if they are not yet: from now on rows may leave memory. Errors:
+   BUSY. */
+psc_status_t ps_store_settle_held(ps_store_t *store, psc_error_t *error);
+psc_status_t ps_store_failed(const ps_store_t *store, psc_error_t *error);
 
 #endif

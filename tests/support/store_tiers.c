@@ -44,6 +44,12 @@ static psc_status_t tier_write(ps_cold_t *cold, const ps_cold_write_t *writes, s
     return inner->ops->write(inner, writes, n, error);
 }
 
+static psc_status_t tier_scan(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error_t *error)
+{
+    ps_cold_t *inner = pass(cold, 'h');
+    return inner->ops->scan(inner, scan, error);
+}
+
 static psc_status_t tier_sync(ps_cold_t *cold, psc_error_t *error)
 {
     ps_cold_t *inner = pass(cold, 's');
@@ -59,6 +65,7 @@ static const ps_cold_ops_t tier_ops = {
     .name = "test",
     .read = tier_read,
     .write = tier_write,
+    .scan = tier_scan,
     .sync = tier_sync,
     .destroy = tier_destroy,
 };

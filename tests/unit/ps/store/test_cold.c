@@ -179,6 +179,52 @@ static void agrees_with_an_array_in_random_batches(void **state)
     psc_free(writes);
 }
 
+/* Records in a range of keys, by their first bytes; the rest of the arguments as in ps_cold_scan_t.
+ */
+static psc_status_t scan(ps_cold_t *cold, uint64_t from, uint64_t to, uint8_t *heads, size_t max,
+                         size_t *n_out, bool *end_out, psc_error_t *error)
+{
+    ps_cold_scan_t scan = {.heads = heads, .head_bytes = 8, .max = max};
+    ps_cold_key(scan.from, 5, 0, from);
+    ps_cold_key(scan.to, 5, 0, to);
+    psc_status_t st = cold->ops->scan(cold, &scan, error);
+    *n_out = scan.n;
+    *end_out = scan.end;
+    return st;
+}
+
+static void scans_heads_in_order_and_without_what_was_removed(void **state)
+{
+    ps_cold_t *cold = ((tier_t *)*state)->cold;
+    psc_error_t error = PSC_ERROR_INIT;
+    uint8_t heads[100 * 8], record[100];
+    size_t n = 9;
+    bool end = false, found;
+    assert_int_equal(scan(cold, 0, UINT64_MAX, heads, 100, &n, &end, &error), PSC_OK);
+    assert_true(n == 0 && end);
+    for (uint64_t i = 0; i < 50; i++)
+        write_one(cold, 5, 0, i * 7 % 50, (uint8_t)(i * 7 % 50), 100);
+    write_one(cold, 4, 0, 10, 200, 100);
+    write_one(cold, 5, 1, 10, 200, 100);
+    write_one(cold, 6, 0, 10, 200, 100);
+    ps_cold_write_t removals[3] = {{.record = NULL}};
+    const uint64_t ids[3] = {20, 30, 1000}; /* the last was never there */
+    for (size_t i = 0; i < 3; i++)
+        ps_cold_key(removals[i].key, 5, 0, ids[i]);
+    assert_int_equal(cold->ops->write(cold, removals, 3, &error), PSC_OK);
+    assert_int_equal(read_one(cold, 5, 0, 20, record, 100, &found, &error), PSC_OK);
+    assert_false(found);
+    write_one(cold, 5, 0, 30, 30, 100);
+    assert_int_equal(scan(cold, 10, 40, heads, 29, &n, &end, &error), PSC_OK);
+    assert_true(n == 29 && end);
+    for (size_t i = 0; i < n; i++)
+        assert_int_equal(heads[8 * i + 7], 10 + i + (i >= 10));
+    assert_int_equal(scan(cold, 10, 40, heads, 28, &n, &end, &error), PSC_OK);
+    assert_true(n == 28 && !end && heads[27 * 8] == 38);
+    write_one(cold, 5, 0, 3, 3, 7);
+    assert_int_equal(scan(cold, 0, 10, heads, 20, &n, &end, &error), PSC_CORRUPT);
+}
+
 /* ---- memory ---- */
 
 static void memory_fails_when_it_is_told_to(void **state)
@@ -347,6 +393,7 @@ int main(void)
         OVER_ALL(not_found_is_a_result),
         OVER_ALL(another_size_is_damaged_data),
         OVER_ALL(agrees_with_an_array_in_random_batches),
+        OVER_ALL(scans_heads_in_order_and_without_what_was_removed),
         cmocka_unit_test(memory_fails_when_it_is_told_to),
         cmocka_unit_test(memory_writes_all_or_none_when_memory_is_short),
         cmocka_unit_test_setup_teardown(rocks_is_in_use_while_another_has_it_open, open_rocks,

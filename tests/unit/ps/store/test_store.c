@@ -360,6 +360,105 @@ static void every_failed_allocation_is_reported_and_leaks_nothing(void **state)
     }
 }
 
+/* Whether a row is in memory, by what a read of it does. */
+static bool is_hot(ps_store_t *store, uint16_t table, uint64_t id)
+{
+    ps_store_counters_t before, after;
+    float value;
+    ps_store_counters(store, &before);
+    assert_true(get_row(store, table, id, 1, &value));
+    ps_store_counters(store, &after);
+    return after.misses == before.misses;
+}
+
+static void a_scan_leaves_memory_as_it_was(void **state)
+{
+    (void)state;
+    enum { N = 600, FLOATS = 7000, HOT = 20 };
+    static test_request_t request;
+    ps_store_t *store = test_store_open(test_cold_memory(0, 0));
+    test_table_add(store, 0, FLOATS * sizeof(float));
+    psc_error_t error = PSC_ERROR_INIT;
+    for (uint64_t id = 0; id < N; id++)
+        put_row(store, 0, id, FLOATS, 1);
+    for (int round = 0; round < 4; round++)
+        for (uint64_t id = 0; id < HOT; id++)
+            assert_true(is_hot(store, 0, id) || round == 0);
+    /* Twice over all rows; the hot ones are still there. */
+    for (uint64_t first = 0; first < 2 * N; first += 30) {
+        for (uint64_t i = 0; i < 30; i++)
+            request.ids[i] = (first + i) % N;
+        test_request_set(&request, 0, PS_BATCH_READ, 30);
+        request.batch.scan = true;
+        assert_int_equal(test_prepare(store, &request, &error), PSC_OK);
+        for (uint64_t i = 0; i < 30; i++)
+            assert_true(request.places[i] != 0);
+        ps_store_release(store, &request.batch);
+    }
+    for (uint64_t id = 0; id < HOT; id++)
+        assert_true(is_hot(store, 0, id));
+    test_store_close(store);
+}
+
+static void a_row_of_a_scan_stays_when_others_want_it_or_it_was_changed(void **state)
+{
+    (void)state;
+    static test_request_t scan, other;
+    ps_cold_t *inner = test_cold_memory(0, 0);
+    test_tier_t *tier = test_tier_create(inner, true);
+    ps_store_t *store = test_store_open(test_tier_cold(tier));
+    test_table_add(store, 0, 4);
+    for (uint64_t id = 0; id < 4; id++)
+        put_row(store, 0, id, 1, 1);
+    test_store_close(store);
+    test_tier_destroy(tier);
+
+    tier = test_tier_create(inner, false);
+    store = test_store_open(test_tier_cold(tier));
+    test_table_add(store, 0, 4);
+    psc_error_t error = PSC_ERROR_INIT;
+    test_tier_hold(tier, true);
+    for (uint64_t id = 0; id < 4; id++)
+        scan.ids[id] = id;
+    other.ids[0] = 1;
+    test_request_set(&scan, 0, PS_BATCH_WRITE, 4);
+    scan.batch.scan = true;
+    assert_int_equal(ps_store_prepare(store, &scan.batch, &error), PSC_OK);
+    test_request_set(&other, 0, PS_BATCH_READ, 1);
+    assert_int_equal(ps_store_prepare(store, &other.batch, &error), PSC_OK);
+    test_tier_hold(tier, false);
+    while (!ps_store_ready(store, &scan.batch))
+        assert_int_equal(test_wait(store, &error), PSC_OK);
+    ps_row_header_t *changed = ps_store_row(ps_store_base(store), scan.places[2]);
+    ps_row_floats(changed)[0] = 2;
+    ps_store_mark_dirty(changed);
+    ps_store_release(store, &scan.batch);
+    assert_true(ps_store_ready(store, &other.batch));
+    ps_store_release(store, &other.batch);
+    assert_false(is_hot(store, 0, 0));
+    assert_true(is_hot(store, 0, 1));
+    assert_true(is_hot(store, 0, 2));
+    assert_false(is_hot(store, 0, 3));
+
+    /* Given up while it is read: the row goes when it comes. */
+    test_store_close(store);
+    test_tier_destroy(tier);
+    tier = test_tier_create(inner, false);
+    store = test_store_open(test_tier_cold(tier));
+    test_table_add(store, 0, 4);
+    test_request_set(&scan, 0, PS_BATCH_READ, 4);
+    scan.batch.scan = true;
+    assert_int_equal(ps_store_prepare(store, &scan.batch, &error), PSC_OK);
+    ps_store_release(store, &scan.batch);
+    assert_int_equal(test_wait(store, &error), PSC_OK);
+    ps_store_counters_t counters;
+    ps_store_counters(store, &counters);
+    assert_int_equal(counters.rows_hot, 0);
+    test_store_close(store);
+    test_tier_destroy(tier);
+    inner->ops->destroy(inner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +470,8 @@ int main(void)
         cmocka_unit_test(a_row_that_was_not_made_new_is_gone_after_release),
         cmocka_unit_test(several_waiting_batches_share_a_row_that_is_loading),
         cmocka_unit_test(is_busy_with_nothing_held_and_goes_on_after_progress),
+        cmocka_unit_test(a_scan_leaves_memory_as_it_was),
+        cmocka_unit_test(a_row_of_a_scan_stays_when_others_want_it_or_it_was_changed),
         cmocka_unit_test(a_failed_read_fails_the_store_for_good),
         cmocka_unit_test(a_full_disk_is_told_at_eviction_and_at_close),
         cmocka_unit_test(a_record_of_another_row_is_damaged_data),
