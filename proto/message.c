@@ -57,6 +57,28 @@ const char *psp_kind_name(uint32_t kind)
     return info != NULL ? info->name : "unknown";
 }
 
+static const char *const precisions[PSP_PRECISIONS] = {
+    [PSP_F32] = "f32",
+    [PSP_BF16] = "bf16",
+    [PSP_F16] = "f16",
+};
+
+const char *psp_precision_name(psp_precision_t precision)
+{
+    return (uint32_t)precision < PSP_PRECISIONS ? precisions[precision] : "unknown";
+}
+
+bool psp_precision_find(const char *name, psp_precision_t *precision_out)
+{
+    for (uint32_t i = 0; i < PSP_PRECISIONS; i++) {
+        if (strcmp(precisions[i], name) == 0) {
+            *precision_out = (psp_precision_t)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 uint32_t psp_reply_kind(uint32_t kind)
 {
     const psp_kind_info_t *info = psp_kind_info(kind);

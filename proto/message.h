@@ -54,7 +54,16 @@ typedef enum psp_push_kind {
 typedef enum psp_row_state {
     PSP_ROW_PRESENT = 0,
     PSP_ROW_INITIAL = 1,
+    PSP_ROW_NOT_ADMITTED = 2,
+    PSP_ROW_EXPIRED = 3,
 } psp_row_state_t;
+
+typedef enum psp_precision {
+    PSP_F32 = 0,
+    PSP_BF16 = 1,
+    PSP_F16 = 2,
+} psp_precision_t;
+#define PSP_PRECISIONS 3u
 
 /* Meaning of each field: embps.proto. */
 typedef struct psp_request_header {
@@ -101,7 +110,49 @@ typedef struct psp_open_table {
     double optimizer_params[PSP_PARAMS_MAX];
     uint64_t seed;
     uint32_t table;
+    psp_precision_t precision;
+    psp_precision_t state_precision;
+    bool per_row_steps;
+    double l2;
+    double clip_value;
+    double clip_norm;
+    bool has_bounds;
+    double weight_min, weight_max;
+    bool has_pad;
+    uint64_t pad_id;
+    uint32_t admit_after;
+    bool admit_shared;
+    uint32_t admit_counters;
+    uint64_t expire_after;
+    uint64_t expire_rare_after;
+    uint32_t expire_rare_below;
+    uint32_t expire_floor;
+    bool expire_dry_run;
 } psp_open_table_t;
+
+/* Options that have the same name and kind in the public header, the plain struct and the wire: for
+ * copying them from one to the next. */
+#define PSP_TABLE_WHOLE_OPTIONS(X)                                                                 \
+    X(dim)                                                                                         \
+    X(seed)                                                                                        \
+    X(per_row_steps)                                                                               \
+    X(has_bounds)                                                                                  \
+    X(has_pad)                                                                                     \
+    X(pad_id)                                                                                      \
+    X(admit_after)                                                                                 \
+    X(admit_shared)                                                                                \
+    X(admit_counters)                                                                              \
+    X(expire_after)                                                                                \
+    X(expire_rare_after)                                                                           \
+    X(expire_rare_below)                                                                           \
+    X(expire_floor)                                                                                \
+    X(expire_dry_run)
+#define PSP_TABLE_REAL_OPTIONS(X)                                                                  \
+    X(l2)                                                                                          \
+    X(clip_value)                                                                                  \
+    X(clip_norm)                                                                                   \
+    X(weight_min)                                                                                  \
+    X(weight_max)
 
 typedef struct psp_open_table_reply {
     uint32_t table;
@@ -114,6 +165,7 @@ typedef struct psp_pull {
     uint32_t table_epoch;
     uint32_t staleness;
     bool want_versions;
+    bool scan;
     size_t n;
     const uint8_t *ids; /* n little-endian uint64, unaligned */
 } psp_pull_t;
@@ -132,6 +184,7 @@ typedef struct psp_push {
     psp_push_kind_t kind;
     float learning_rate;
     uint32_t dim;
+    uint64_t step;
     size_t n;
     const uint8_t *ids;
     const uint8_t *rows; /* exactly n * dim float32, unaligned */
@@ -248,6 +301,12 @@ size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes);
 
 /* Static name of a kind ("pull"), "unknown" otherwise. */
 const char *psp_kind_name(uint32_t kind);
+
+/* "f32", "bf16", "f16"; "unknown" otherwise. Static. */
+const char *psp_precision_name(psp_precision_t precision);
+
+/* The precision of a name; false when there is none of it. */
+bool psp_precision_find(const char *name, psp_precision_t *precision_out);
 
 /* The reply kind of a request kind; 0 when kind is no request. */
 uint32_t psp_reply_kind(uint32_t kind);

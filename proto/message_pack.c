@@ -128,6 +128,7 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
     to.table_epoch = pull->table_epoch;
     to.staleness = pull->staleness;
     to.want_versions = pull->want_versions;
+    to.scan = pull->scan;
     bulk_t ids = {15, bulk_bytes(pull->n, sizeof(uint64_t)), copy, ids_out};
     return pack(pool, PSP_PULL, &to.base, &ids, 1, buffer_out, error);
 }
@@ -154,6 +155,7 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     to.kind = (Embps__V1__PushKind)push->kind;
     to.learning_rate = push->learning_rate;
     to.dim = push->dim;
+    to.step = push->step;
     const bulk_t bulk[] = {
         {14, bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
         {15, bulk_bytes(push->n, push->dim * sizeof(float)), NULL, rows_out},
@@ -245,19 +247,27 @@ static psc_status_t pack_open_table(psp_pool_t *pool, const psp_message_t *messa
     if (from->n_init_params > PSP_PARAMS_MAX || from->n_optimizer_params > PSP_PARAMS_MAX)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "table %s: more than %u parameters",
                              from->name, PSP_PARAMS_MAX);
+    if ((uint32_t)from->precision >= PSP_PRECISIONS ||
+        (uint32_t)from->state_precision >= PSP_PRECISIONS)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "table %s: an unknown precision",
+                             from->name);
     Embps__V1__RequestHeader head = request_header(&message->request);
     Embps__V1__OpenTableRequest to = EMBPS__V1__OPEN_TABLE_REQUEST__INIT;
     to.header = &head;
     to.name = (char *)from->name;
-    to.dim = from->dim;
     to.init = (char *)from->init;
     to.n_init_params = from->n_init_params;
     to.init_params = (double *)from->init_params;
     to.optimizer = (char *)from->optimizer;
     to.n_optimizer_params = from->n_optimizer_params;
     to.optimizer_params = (double *)from->optimizer_params;
-    to.seed = from->seed;
     to.table = from->table;
+    to.precision = (Embps__V1__Precision)from->precision;
+    to.state_precision = (Embps__V1__Precision)from->state_precision;
+#define COPY(option) to.option = from->option;
+    PSP_TABLE_WHOLE_OPTIONS(COPY)
+    PSP_TABLE_REAL_OPTIONS(COPY)
+#undef COPY
     return pack_small(pool, PSP_OPEN_TABLE, &to.base, buffer_out, error);
 }
 

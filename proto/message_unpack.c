@@ -277,13 +277,34 @@ static psc_status_t check_dim(const unpacker_t *u, uint32_t dim)
     return dim == 0 || dim > PSP_DIM_MAX ? refuse_number(u, "dim", dim) : PSC_OK;
 }
 
+static psc_status_t read_precision(const unpacker_t *u, const char *what, uint32_t from,
+                                   psp_precision_t *to)
+{
+    if (from >= PSP_PRECISIONS)
+        return refuse_number(u, what, from);
+    *to = (psp_precision_t)from;
+    return PSC_OK;
+}
+
 static psc_status_t read_open_table(const unpacker_t *u, const Embps__V1__OpenTableRequest *from,
                                     psp_open_table_t *to)
 {
-    to->dim = from->dim;
-    to->seed = from->seed;
     to->table = from->table;
     psc_status_t st = check_dim(u, from->dim);
+    if (st == PSC_OK)
+        st = read_precision(u, "precision", (uint32_t)from->precision, &to->precision);
+    if (st == PSC_OK)
+        st = read_precision(u, "state_precision", (uint32_t)from->state_precision,
+                            &to->state_precision);
+#define COPY(option) to->option = from->option;
+#define COPY_FINITE(option)                                                                        \
+    if (st == PSC_OK && !isfinite(from->option))                                                   \
+        st = refuse(u, #option " is not finite");                                                  \
+    to->option = from->option;
+    PSP_TABLE_WHOLE_OPTIONS(COPY)
+    PSP_TABLE_REAL_OPTIONS(COPY_FINITE)
+#undef COPY_FINITE
+#undef COPY
     if (st == PSC_OK)
         st = read_name(u, "name", from->name, to->name);
     if (st == PSC_OK)
@@ -307,6 +328,7 @@ static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest 
         .table_epoch = from->table_epoch,
         .staleness = from->staleness,
         .want_versions = from->want_versions != 0,
+        .scan = from->scan != 0,
         .n = u->bulk[0].size / sizeof(uint64_t),
         .ids = u->bulk[0].size != 0 ? u->bulk[0].start : u->data,
     };
@@ -318,7 +340,7 @@ static psc_status_t check_states(const unpacker_t *u, const uint8_t *states, siz
     uint8_t highest = 0;
     for (size_t i = 0; i < n; i++)
         highest = states[i] > highest ? states[i] : highest;
-    return highest > PSP_ROW_INITIAL ? refuse_number(u, "row state", highest) : PSC_OK;
+    return highest > PSP_ROW_EXPIRED ? refuse_number(u, "row state", highest) : PSC_OK;
 }
 
 static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullReply *from,
@@ -373,6 +395,7 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
         .kind = (psp_push_kind_t)kind,
         .learning_rate = from->learning_rate,
         .dim = from->dim,
+        .step = from->step,
         .n = n,
         .ids = n != 0 ? ids->start : u->data,
         .rows = n != 0 ? rows->start : u->data,

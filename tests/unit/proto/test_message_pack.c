@@ -178,6 +178,73 @@ static void open_table_survives_with_longest_names_and_all_params(void **state)
     assert_int_equal(f->message.u.open_table.n_init_params, 0);
 }
 
+static void every_option_of_a_table_survives_the_wire(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_OPEN_TABLE, .request = some_request};
+    psp_open_table_t *t = &m.u.open_table;
+    *t = (psp_open_table_t){.name = "n", .init = "i", .optimizer = "o", .dim = 1};
+    t->precision = PSP_F16;
+    t->state_precision = PSP_BF16;
+    t->l2 = 1e-300;
+    t->clip_value = 2.5;
+    t->clip_norm = 1e300;
+    t->weight_min = -0.1;
+    t->weight_max = 0.3;
+    t->pad_id = UINT64_MAX;
+    t->admit_after = UINT32_MAX - 1;
+    t->admit_counters = UINT32_MAX - 2;
+    t->expire_after = UINT64_MAX - 3;
+    t->expire_rare_after = UINT64_MAX - 4;
+    t->expire_rare_below = UINT32_MAX - 5;
+    t->expire_floor = UINT32_MAX - 6;
+    /* Each truth value alone, so that none is taken for another. */
+    bool *const truths[] = {&t->per_row_steps, &t->has_bounds, &t->has_pad, &t->admit_shared,
+                            &t->expire_dry_run};
+    for (size_t i = 0; i < sizeof truths / sizeof truths[0]; i++) {
+        *truths[i] = true;
+        psp_buffer_put(round_trip(f, &m));
+        const psp_open_table_t *got = &f->message.u.open_table;
+        assert_int_equal(got->precision, PSP_F16);
+        assert_int_equal(got->state_precision, PSP_BF16);
+        assert_int_equal(got->per_row_steps, t->per_row_steps);
+        assert_true(got->l2 == t->l2);
+        assert_true(got->clip_value == t->clip_value);
+        assert_true(got->clip_norm == t->clip_norm);
+        assert_int_equal(got->has_bounds, t->has_bounds);
+        assert_true(got->weight_min == t->weight_min);
+        assert_true(got->weight_max == t->weight_max);
+        assert_int_equal(got->has_pad, t->has_pad);
+        assert_true(got->pad_id == t->pad_id);
+        assert_int_equal(got->admit_after, t->admit_after);
+        assert_int_equal(got->admit_shared, t->admit_shared);
+        assert_int_equal(got->admit_counters, t->admit_counters);
+        assert_true(got->expire_after == t->expire_after);
+        assert_true(got->expire_rare_after == t->expire_rare_after);
+        assert_int_equal(got->expire_rare_below, t->expire_rare_below);
+        assert_int_equal(got->expire_floor, t->expire_floor);
+        assert_int_equal(got->expire_dry_run, t->expire_dry_run);
+        *truths[i] = false;
+    }
+}
+
+static void precisions_have_names(void **state)
+{
+    (void)state;
+    const char *const names[] = {"f32", "bf16", "f16"};
+    for (size_t i = 0; i < PSP_PRECISIONS; i++) {
+        psp_precision_t precision = PSP_F32;
+        assert_string_equal(psp_precision_name((psp_precision_t)i), names[i]);
+        assert_true(psp_precision_find(names[i], &precision));
+        assert_int_equal(precision, i);
+    }
+    psp_precision_t precision = PSP_F16;
+    assert_false(psp_precision_find("f", &precision));
+    assert_false(psp_precision_find("", &precision));
+    assert_int_equal(precision, PSP_F16);
+    assert_string_equal(psp_precision_name((psp_precision_t)PSP_PRECISIONS), "unknown");
+}
+
 static void stats_reply_survives_with_most_counters(void **state)
 {
     message_fixture_t *f = *state;
@@ -208,6 +275,7 @@ static void pull_is_written_in_place(void **state)
         size_t n = counts[c];
         psp_pull_t pull = {.table = 1, .table_epoch = 2, .staleness = PSP_STALENESS_ASYNC, .n = n};
         pull.want_versions = n % 2 == 0;
+        pull.scan = n % 3 == 0;
         psp_buffer_t *buffer = NULL;
         uint8_t *ids = NULL;
         assert_int_equal(psp_pull_begin(f->pool, &some_request, &pull, &buffer, &ids, &f->error),
@@ -225,6 +293,7 @@ static void pull_is_written_in_place(void **state)
         assert_int_equal(p->table_epoch, 2);
         assert_true(p->staleness == PSP_STALENESS_ASYNC);
         assert_int_equal(p->want_versions, n % 2 == 0);
+        assert_int_equal(p->scan, n % 3 == 0);
         assert_int_equal(p->n, n);
         if (n != 0)
             assert_ptr_equal(p->ids, ids); /* no copy */
@@ -245,6 +314,7 @@ static void push_is_written_in_place(void **state)
                            .table_epoch = 5,
                            .kind = (psp_push_kind_t)(c % 3),
                            .learning_rate = 0.1f,
+                           .step = UINT64_MAX - c,
                            .dim = (uint32_t)d,
                            .n = n};
         psp_buffer_t *buffer = NULL;
@@ -265,6 +335,7 @@ static void push_is_written_in_place(void **state)
         assert_int_equal(p->table_epoch, 5);
         assert_int_equal(p->kind, c % 3);
         assert_true(p->learning_rate == 0.1f);
+        assert_true(p->step == UINT64_MAX - c);
         assert_int_equal(p->dim, d);
         assert_int_equal(p->n, n);
         if (n != 0) {
@@ -287,7 +358,7 @@ static void pull_reply_carries_rows_versions_and_states(void **state)
     uint8_t states[N];
     for (uint32_t i = 0; i < N; i++) {
         versions[i] = UINT32_MAX - i;
-        states[i] = (uint8_t)(i % 2);
+        states[i] = (uint8_t)(i % (PSP_ROW_EXPIRED + 1));
     }
     for (int with = 0; with < 4; with++) {
         psp_buffer_t *buffer = NULL;
@@ -369,6 +440,12 @@ static void arguments_out_of_range_are_not_packed(void **state)
     m = (psp_message_t){.kind = PSP_OPEN_TABLE, .request = some_request};
     m.u.open_table = (psp_open_table_t){.name = "", .init = "i", .optimizer = "o", .dim = 4};
     assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+    m.u.open_table = (psp_open_table_t){.name = "n", .init = "i", .optimizer = "o", .dim = 4};
+    m.u.open_table.precision = (psp_precision_t)PSP_PRECISIONS;
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+    m.u.open_table.precision = PSP_F32;
+    m.u.open_table.state_precision = (psp_precision_t)PSP_PRECISIONS;
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
     assert_null(buffer);
     assert_int_equal(psp_pool_bytes_out(f->pool), 0);
 }
@@ -389,7 +466,8 @@ static void rows_per_message_stay_within_the_limit(void **state)
                                .table = UINT32_MAX,
                                .table_epoch = UINT32_MAX,
                                .kind = PSP_PUSH_ASSIGN,
-                               .learning_rate = 1};
+                               .learning_rate = 1,
+                               .step = UINT64_MAX};
             psp_buffer_t *buffer = NULL;
             uint8_t *ids = NULL;
             uint8_t *rows = NULL;
@@ -437,6 +515,8 @@ int main(void)
         MESSAGE_TEST(every_small_reply_survives_the_wire),
         MESSAGE_TEST(hello_reply_carries_the_slot_map),
         MESSAGE_TEST(open_table_survives_with_longest_names_and_all_params),
+        MESSAGE_TEST(every_option_of_a_table_survives_the_wire),
+        cmocka_unit_test(precisions_have_names),
         MESSAGE_TEST(stats_reply_survives_with_most_counters),
         MESSAGE_TEST(pull_is_written_in_place),
         MESSAGE_TEST(push_is_written_in_place),

@@ -259,8 +259,8 @@ static void bad_pull_replies_are_refused(void **state)
     put_reply_header(f);
     put_number(f, 2, 2);
     put_bytes(f, 15, rows, sizeof rows);
-    put_bytes(f, 4, "\0\2", 2);
-    expect_refused(f, PSP_PULL_REPLY, "row state 2");
+    put_bytes(f, 4, "\3\4", 2);
+    expect_refused(f, PSP_PULL_REPLY, "row state 4");
 }
 
 static void bad_small_messages_are_refused(void **state)
@@ -334,6 +334,47 @@ static void bad_open_tables_are_refused(void **state)
     put_open_table(f, 0);
     put_bytes(f, 7, params, 16);
     expect_refused(f, PSP_OPEN_TABLE, "not finite");
+}
+
+static void bad_table_options_are_refused(void **state)
+{
+    message_fixture_t *f = *state;
+    put_open_table(f, 0);
+    put_number(f, 10, PSP_F16);
+    put_number(f, 11, PSP_BF16);
+    put_number(f, 12, 7); /* a truth value of a foreign writer */
+    expect_ok(f, PSP_OPEN_TABLE);
+    assert_int_equal(f->message.u.open_table.precision, PSP_F16);
+    assert_int_equal(f->message.u.open_table.state_precision, PSP_BF16);
+    assert_true(f->message.u.open_table.per_row_steps);
+
+    const uint64_t precisions[] = {PSP_PRECISIONS, INT32_MAX, UINT64_MAX};
+    for (size_t i = 0; i < sizeof precisions / sizeof precisions[0]; i++) {
+        put_open_table(f, 0);
+        put_number(f, 10, precisions[i]);
+        expect_refused(f, PSP_OPEN_TABLE, "precision");
+        put_open_table(f, 0);
+        put_number(f, 11, precisions[i]);
+        expect_refused(f, PSP_OPEN_TABLE, "state_precision");
+    }
+    static const struct {
+        uint32_t number;
+        const char *name;
+    } reals[] = {
+        {13, "l2"}, {14, "clip_value"}, {15, "clip_norm"}, {17, "weight_min"}, {18, "weight_max"}};
+    const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        for (size_t k = 0; k < sizeof values / sizeof values[0]; k++) {
+            uint64_t bits;
+            memcpy(&bits, &values[k], sizeof bits);
+            put_open_table(f, 0);
+            put_fixed64(f, reals[i].number, bits);
+            expect_refused(f, PSP_OPEN_TABLE, reals[i].name);
+        }
+    }
+    put_open_table(f, 0);
+    put_bytes(f, 13, "01234567", 8);
+    expect_refused(f, PSP_OPEN_TABLE, "l2");
 }
 
 static void too_many_counters_and_small_bytes_are_refused(void **state)
@@ -423,6 +464,7 @@ int main(void)
         MESSAGE_TEST(bad_pull_replies_are_refused),
         MESSAGE_TEST(bad_small_messages_are_refused),
         MESSAGE_TEST(bad_open_tables_are_refused),
+        MESSAGE_TEST(bad_table_options_are_refused),
         MESSAGE_TEST(too_many_counters_and_small_bytes_are_refused),
         MESSAGE_TEST(joining_needs_scratch_for_all_pieces),
         MESSAGE_TEST(every_cut_of_a_message_is_safe),
