@@ -9,8 +9,6 @@
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
 
-#define PS_TABLES_MAX 65535u
-
 /* Counters of ps/serve/stats.c; all since the start. */
 typedef struct ps_shard_counters {
     uint64_t requests[PS_KINDS]; /* by request kind, answered or waiting */
