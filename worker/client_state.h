@@ -27,6 +27,7 @@ struct embps_table {
     uint32_t dim;
     uint32_t max_rows; /* of one message: the least that a server told; 0: none did */
     uint32_t *epochs;  /* by server */
+    uint64_t step;     /* of later gradient pushes; 0: unknown */
 };
 
 struct embps_client {

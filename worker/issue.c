@@ -55,6 +55,7 @@ static psc_status_t pull_part(const plan_t *plan, const psw_pull_options_t *opti
     psp_pull_t pull = {.table = plan->target->table,
                        .table_epoch = plan->target->epochs[part->server],
                        .staleness = options->staleness,
+                       .scan = options->scan,
                        .n = n};
     psp_buffer_t *buffer;
     uint8_t *ids;
@@ -95,6 +96,7 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
                        .table_epoch = plan->target->epochs[part->server],
                        .kind = options->kind,
                        .learning_rate = options->learning_rate,
+                       .step = options->step,
                        .dim = plan->target->dim,
                        .n = n};
     psp_buffer_t *buffer;
@@ -174,6 +176,7 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
         return st;
     plan.request->rows_out = options->rows_out;
     plan.request->stride = options->stride;
+    plan.request->states_out = options->states_out;
     plan.request->dim = target->dim;
     st = split(&plan, options->ids, options->n, options->distinct, &what);
     if (st == PSC_OK)

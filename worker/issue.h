@@ -43,6 +43,8 @@ typedef struct psw_pull_options {
     bool distinct;   /* the caller knows that ids are distinct */
     float *rows_out; /* [n] rows, stride floats apart */
     size_t stride;
+    uint8_t *states_out; /* [n]; NULL: not wanted */
+    bool scan;           /* part of a pass over many rows */
     uint32_t staleness;
 } psw_pull_options_t;
 
@@ -57,6 +59,7 @@ typedef struct psw_push_options {
     psw_row_fn fill;
     void *fill_context;
     float learning_rate;
+    uint64_t step; /* of the optimizer; 0: unknown */
 } psw_push_options_t;
 
 typedef struct psw_issued {

@@ -2,11 +2,11 @@
  * What the replies of a request mean for its caller.
  *
  * A pull's rows go from the reply message straight to the caller's memory: order[begin + j] is the
- * caller's row for row j of the part. Rows of duplicate ids are copied from their first occurrence
- * when all parts are there. Requests are reused by the core and keep their arrays, so that a warm
- * client does not allocate; only a stats call allocates (names of counters). After an error the
- * caller's rows are undefined, as embps.h says, so parts that still come are taken and dropped into
- * place as usual. One thread: that of the client.
+ * caller's row for row j of the part; so go the states of rows. Those of duplicate ids are copied
+ * from their first occurrence when all parts are there. Requests are reused by the core and keep
+ * their arrays, so that a warm client does not allocate; only a stats call allocates (names of
+ * counters). After an error the caller's rows are undefined, as embps.h says, so parts that still
+ * come are taken and dropped into place as usual. One thread: that of the client.
  */
 #include "worker/pending.h"
 
@@ -54,6 +54,9 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     for (uint32_t j = 0; j < n; j++)
         memcpy(request->rows_out + (size_t)order[j] * request->stride, reply->rows + j * bytes,
                bytes);
+    for (uint32_t j = 0; request->states_out != NULL && j < n; j++)
+        request->states_out[order[j]] =
+            reply->states != NULL ? reply->states[j] : (uint8_t)PSP_ROW_PRESENT;
     return PSC_OK;
 }
 
@@ -93,6 +96,8 @@ void psw_request_finish(psw_request_t *request)
         const uint32_t *pair = request->duplicates + 2 * i;
         memcpy(request->rows_out + (size_t)pair[0] * request->stride,
                request->rows_out + (size_t)pair[1] * request->stride, bytes);
+        if (request->states_out != NULL)
+            request->states_out[pair[0]] = request->states_out[pair[1]];
     }
 }
 
@@ -103,6 +108,7 @@ void psw_request_reset(psw_request_t *request)
     request->sealed = false;
     request->error = (psc_error_t)PSC_ERROR_INIT;
     request->rows_out = NULL;
+    request->states_out = NULL;
     request->stride = 0;
     request->dim = 0;
     request->n_duplicates = 0;

@@ -30,7 +30,8 @@ struct embps_request {
 
     /* pull */
     float *rows_out;
-    size_t stride; /* floats from row to row */
+    size_t stride;       /* floats from row to row */
+    uint8_t *states_out; /* a psp_row_state_t a row; NULL: not wanted */
     uint32_t dim;
     uint32_t *order; /* message rows, server by server: index of the caller's row */
     size_t order_capacity;
@@ -60,7 +61,7 @@ PSC_MUST_CHECK psc_status_t psw_request_accept(psw_request_t *request, uint32_t 
                                                uint32_t begin, uint32_t n,
                                                const psp_message_t *message, psc_error_t *error);
 
-/* All parts are answered: copies rows to their duplicates. */
+/* All parts are answered: copies rows and states to their duplicates. */
 void psw_request_finish(psw_request_t *request);
 
 /* Ready for its next use; keeps its arrays. */

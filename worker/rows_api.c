@@ -8,6 +8,11 @@
  */
 #include "worker/client_state.h"
 
+_Static_assert(EMBPS_ROW_PRESENT == (int)PSP_ROW_PRESENT, "states are those of the wire");
+_Static_assert(EMBPS_ROW_INITIAL == (int)PSP_ROW_INITIAL, "states are those of the wire");
+_Static_assert(EMBPS_ROW_NOT_ADMITTED == (int)PSP_ROW_NOT_ADMITTED, "states are those of the wire");
+_Static_assert(EMBPS_ROW_EXPIRED == (int)PSP_ROW_EXPIRED, "states are those of the wire");
+
 static psc_status_t check_call(const char *what, const embps_table_t *table, const uint64_t *ids,
                                size_t n, const void *rows, psc_error_t *error)
 {
@@ -119,15 +124,21 @@ static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *o
 }
 
 static psc_status_t pull(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
-                         bool waits, psw_request_t **request_out, psc_error_t *error)
+                         uint8_t *states_out, uint32_t flags, bool waits,
+                         psw_request_t **request_out, psc_error_t *error)
 {
     psc_status_t st = check_call("pull", table, ids, n, rows_out, error);
+    if (st == PSC_OK && (flags & ~EMBPS_PULL_SCAN) != 0)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "pull: flags %u; 0 and EMBPS_PULL_SCAN are possible", flags);
     if (st != PSC_OK)
         return st;
     const psw_pull_options_t options = {.ids = ids,
                                         .n = n,
                                         .rows_out = rows_out,
                                         .stride = table->dim,
+                                        .states_out = states_out,
+                                        .scan = (flags & EMBPS_PULL_SCAN) != 0,
                                         .staleness = table->client->staleness};
     return start_pull(table, &options, waits, request_out, error);
 }
@@ -148,28 +159,42 @@ static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uin
                                         .ids = ids,
                                         .n = n,
                                         .rows = n != 0 ? rows : &none,
-                                        .learning_rate = learning_rate};
+                                        .learning_rate = learning_rate,
+                                        .step = table->step};
     return start_push(table, &options, waits, request_out, error);
+}
+
+int embps_pull_states_start(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+                            uint8_t *states_out, uint32_t flags, embps_request_t **request_out,
+                            embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    return pull(table, ids, n, rows_out, states_out, flags, false, request_out, &what) == PSC_OK
+               ? 0
+               : psw_error_export(&what, error);
 }
 
 int embps_pull_start(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
                      embps_request_t **request_out, embps_error_t *error)
 {
+    return embps_pull_states_start(table, ids, n, rows_out, NULL, 0, request_out, error);
+}
+
+int embps_pull_states(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+                      uint8_t *states_out, uint32_t flags, embps_error_t *error)
+{
     psc_error_t what = PSC_ERROR_INIT;
-    return pull(table, ids, n, rows_out, false, request_out, &what) == PSC_OK
-               ? 0
-               : psw_error_export(&what, error);
+    psw_request_t *request;
+    psc_status_t st = pull(table, ids, n, rows_out, states_out, flags, true, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_finish(table->client, request, &what);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
 int embps_pull(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
                embps_error_t *error)
 {
-    psc_error_t what = PSC_ERROR_INIT;
-    psw_request_t *request;
-    psc_status_t st = pull(table, ids, n, rows_out, true, &request, &what);
-    if (st == PSC_OK)
-        st = psw_client_finish(table->client, request, &what);
-    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+    return embps_pull_states(table, ids, n, rows_out, NULL, 0, error);
 }
 
 int embps_push_start(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids, size_t n,
@@ -207,7 +232,8 @@ psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind, c
                                         .n = n,
                                         .fill = fill,
                                         .fill_context = context,
-                                        .learning_rate = learning_rate};
+                                        .learning_rate = learning_rate,
+                                        .step = table->step};
     return start_push(table, &options, false, request_out, error);
 }
 

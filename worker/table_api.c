@@ -1,11 +1,12 @@
 /*
  * Tables: server 0 numbers a name, the others learn the number from the client.
  *
- * Options are checked here for what the wire can carry (lengths, counts, the width of a row); names
- * of initialisers and optimizers and the bounds of their parameters are the servers' to check,
- * since they own the tables of functions. Workers that open one name at the same time meet at
- * server 0, which takes one after another. A table lives as long as its client; opening it again
- * gives the same.
+ * Options are checked here for what the wire can carry (lengths, counts, the width of a row, names
+ * of precisions, finite numbers); names of initialisers and optimizers and all bounds are the
+ * servers' to check, since they own the tables of functions. A caller's struct may be shorter than
+ * ours (an older header), or longer where the rest is zeros. Workers that open one name at the same
+ * time meet at server 0, which takes one after another. A table lives as long as its client;
+ * opening it again gives the same.
  */
 #include "common/alloc.h"
 #include "worker/client_state.h"
@@ -37,14 +38,73 @@ static psc_status_t copy_params(const char *what, const double *params, uint32_t
 
 _Static_assert(EMBPS_MAX_PARAMS <= PSP_PARAMS_MAX, "the wire carries all parameters");
 
+/* No struct of options is larger: the size was not set. */
+#define OPTIONS_BYTES_MAX 65536u
+
+/* The caller's options in a struct of our size, with defaults for what it does not have. */
+static psc_status_t take_options(const embps_table_options_t *options, embps_table_options_t *out,
+                                 psc_error_t *error)
+{
+    const embps_table_options_t defaults = EMBPS_TABLE_OPTIONS_DEFAULT;
+    const size_t size = options->size;
+    if (size < offsetof(embps_table_options_t, precision) || size > OPTIONS_BYTES_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "the options of a table have size %zu: begin with "
+                             "EMBPS_TABLE_OPTIONS_DEFAULT",
+                             size);
+    const unsigned char *bytes = (const unsigned char *)options;
+    for (size_t i = sizeof *out; i < size; i++) {
+        if (bytes[i] != 0)
+            return psc_error_set(error, PSC_UNSUPPORTED,
+                                 "the options of a table have %zu bytes, this library knows %zu: "
+                                 "use the library that the program was compiled for",
+                                 size, sizeof *out);
+    }
+    *out = defaults;
+    memcpy(out, options, size < sizeof *out ? size : sizeof *out);
+    return PSC_OK;
+}
+
+static psc_status_t copy_precision(const char *what, const char *name, psp_precision_t *out,
+                                   psc_error_t *error)
+{
+    *out = PSP_F32;
+    if (name == NULL || psp_precision_find(name, out))
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "%s: there is no precision \"%.60s\"; there are: f32, bf16, f16", what,
+                         name);
+}
+
+static psc_status_t check_finite(const char *option, double value, psc_error_t *error)
+{
+    if (__builtin_isfinite(value))
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT, "option %s is not finite", option);
+}
+
+static psc_status_t copy_numbers(const embps_table_options_t *options, psp_open_table_t *open,
+                                 psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+#define COPY(option) open->option = options->option;
+#define COPY_FINITE(option)                                                                        \
+    if (st == PSC_OK)                                                                              \
+        st = check_finite(#option, options->option, error);                                        \
+    open->option = options->option;
+    PSP_TABLE_WHOLE_OPTIONS(COPY)
+    PSP_TABLE_REAL_OPTIONS(COPY_FINITE)
+#undef COPY_FINITE
+#undef COPY
+    return st;
+}
+
 static psc_status_t fill_message(const char *name, const embps_table_options_t *options,
                                  psp_open_table_t *open, psc_error_t *error)
 {
     if (options->dim == 0 || options->dim > PSP_DIM_MAX)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "option dim: %u; 1 to %u are possible",
                              options->dim, PSP_DIM_MAX);
-    open->dim = options->dim;
-    open->seed = options->seed;
     open->n_init_params = options->n_init_params;
     open->n_optimizer_params = options->n_optimizer_params;
     psc_status_t st = copy_name("table name", name, open->name, error);
@@ -58,6 +118,13 @@ static psc_status_t fill_message(const char *name, const embps_table_options_t *
     if (st == PSC_OK)
         st = copy_params("option optimizer_params", options->optimizer_params,
                          options->n_optimizer_params, open->optimizer_params, error);
+    if (st == PSC_OK)
+        st = copy_precision("option precision", options->precision, &open->precision, error);
+    if (st == PSC_OK)
+        st = copy_precision("option state_precision", options->state_precision,
+                            &open->state_precision, error);
+    if (st == PSC_OK)
+        st = copy_numbers(options, open, error);
     return st;
 }
 
@@ -90,11 +157,14 @@ static void free_table(embps_table_t *table)
 }
 
 static psc_status_t open_table(embps_client_t *client, const char *name,
-                               const embps_table_options_t *options, embps_table_t **table_out,
+                               const embps_table_options_t *given, embps_table_t **table_out,
                                psc_error_t *error)
 {
     psp_message_t message = {.kind = PSP_OPEN_TABLE};
-    psc_status_t st = fill_message(name, options, &message.u.open_table, error);
+    embps_table_options_t known;
+    psc_status_t st = take_options(given, &known, error);
+    if (st == PSC_OK)
+        st = fill_message(name, &known, &message.u.open_table, error);
     if (st != PSC_OK)
         return st;
     const uint32_t n_servers = psw_core_n_servers(client->driver.core);
@@ -106,7 +176,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for table %s", name);
     }
     table->client = client;
-    table->dim = options->dim;
+    table->dim = message.u.open_table.dim;
     table->epochs = epochs;
     for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
         psp_open_table_reply_t reply;
@@ -125,15 +195,15 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
         free_table(table);
         return st;
     }
-    embps_table_t *known = find_table(client, table->number);
-    if (known != NULL) {
+    embps_table_t *same = find_table(client, table->number);
+    if (same != NULL) {
         free_table(table);
     } else {
         table->next = client->tables;
         client->tables = table;
-        known = table;
+        same = table;
     }
-    *table_out = known;
+    *table_out = same;
     return PSC_OK;
 }
 
@@ -152,4 +222,9 @@ int embps_table_open(embps_client_t *client, const char *name, const embps_table
 uint32_t embps_table_dim(const embps_table_t *table)
 {
     return table->dim;
+}
+
+void embps_table_set_step(embps_table_t *table, uint64_t step)
+{
+    table->step = step;
 }

@@ -152,26 +152,81 @@ EMBPS_API uint32_t embps_server_count(const embps_client_t *client);
 
 #define EMBPS_MAX_PARAMS 16
 
+/*
+ * Begin with EMBPS_TABLE_OPTIONS_DEFAULT, which sets size: a program that was compiled with an
+ * earlier header then gets the defaults of the options that it does not know. Parameters stand in
+ * the order given here; those that are left out have their defaults.
+ *
+ * Initialisers: "zeros"; "constant" (value); "uniform" (low, high); "normal" (mean, deviation);
+ * "truncated_normal" (mean, deviation; within two deviations); "xavier" (fan_in, fan_out);
+ * "word2vec" (uniform within 0.5 / dim). An initial value depends on seed, table, id and column
+ * alone.
+ *
+ * Optimizers, for EMBPS_GRADIENT: "sgd", "momentum", "nesterov", "adagrad", "rowwise_adagrad",
+ * "rmsprop", "adam", "partial_rowwise_adam", "adamw", "ftrl".
+ *
+ * A gradient of a row, duplicates summed, goes through clip_value, clip_norm, l2, the optimizer and
+ * the bounds, in this order.
+ */
 typedef struct embps_table_options {
+    size_t size;      /* of this struct, in bytes */
     uint32_t dim;     /* row width, 1 to 65,536. Required */
-    const char *init; /* "zeros", "uniform", "normal", "word2vec". Default "zeros" */
+    const char *init; /* Default "zeros" */
     uint32_t n_init_params;
-    double init_params[EMBPS_MAX_PARAMS]; /* uniform: low, high; normal: mean, deviation */
-    const char *optimizer;                /* for EMBPS_GRADIENT: "sgd", "adagrad". Default "sgd" */
+    double init_params[EMBPS_MAX_PARAMS];
+    const char *optimizer; /* Default "sgd" */
     uint32_t n_optimizer_params;
-    double optimizer_params[EMBPS_MAX_PARAMS]; /* adagrad: initial accumulator, epsilon */
-    uint64_t seed;                             /* of the initial values. Default 1 */
+    double optimizer_params[EMBPS_MAX_PARAMS];
+    uint64_t seed; /* of the initial values. Default 1 */
+
+    /* How weights are kept: "f32", "bf16" or "f16"; NULL (default): "f32". Sums with gradients and
+     * deltas are rounded to 16 bits stochastically, assigned and initial values to the nearest.
+     * Pulls and pushes are float32 in any case. */
+    const char *precision;
+    /* How an optimizer's moments are kept: "f32" or "bf16"; the latter for adam, adamw and
+     * partial_rowwise_adam alone. NULL (default): "f32" */
+    const char *state_precision;
+    /* Bias correction counts the updates of the row; false (default): the step of the push
+     * (embps_table_set_step), where it has one. */
+    bool per_row_steps;
+    double l2;         /* g += l2 * w. From 0. Default 0 */
+    double clip_value; /* each g is clamped to [-c, c]. From 0. Default 0: not */
+    double clip_norm;  /* g is scaled to norm c when it is longer. From 0. Default 0: not */
+
+    bool has_bounds; /* weights are clamped to [weight_min, weight_max] after each change */
+    double weight_min, weight_max;
+
+    bool has_pad; /* row pad_id is zeros; gradients and deltas leave it, EMBPS_ASSIGN sets it */
+    uint64_t pad_id;
+
+    /* Admission: the push of a row that creates it, 2 to 255; 0 (default) and 1: the first. */
+    uint32_t admit_after;
+    /* Until then its pushes go to, and its pulls read, a row that it shares with others; false
+     * (default): pushes are dropped and counted, and pulls read the initial value. */
+    bool admit_shared;
+    /* Counters that estimate the pushes, for each of the 16,384 slots: a power of two from 16 to
+     * 65,536. 0 (default): 512 */
+    uint32_t admit_counters;
+
+    /* Expiry: a row whose last push is more than this many clocks ago. 0 (default): never */
+    uint64_t expire_after;
+    /* The same for rows with fewer updates than expire_rare_below. Both or neither. Default 0 */
+    uint64_t expire_rare_after;
+    uint32_t expire_rare_below;
+    uint32_t expire_floor; /* rows of each of the 16,384 slots that are left. Default 0 */
+    bool expire_dry_run;   /* rows are only counted and stay. Default false */
 } embps_table_options_t;
 
 #define EMBPS_TABLE_OPTIONS_DEFAULT                                                                \
     {                                                                                              \
-        0, "zeros", 0, {0}, "sgd", 0, {0}, 1                                                       \
+        sizeof(embps_table_options_t), 0, "zeros", 0, {0}, "sgd", 0, {0}, 1, NULL, NULL, false, 0, \
+            0, 0, false, 0, 0, false, 0, 0, false, 0, 0, 0, 0, 0, false                            \
     }
 
 /*
  * What: opens a table of this name (1 to 255 bytes), creating it where it is new.
  * Errors: INVALID_ARGUMENT (names the option and its bounds), MISMATCH (exists with other options;
- * message holds both values).
+ * message holds both values), UNSUPPORTED (options that this library does not know).
  * Ownership: gives a table that lives as long as its client. Copies options.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_table_open(embps_client_t *client, const char *name,
@@ -179,6 +234,13 @@ EMBPS_API EMBPS_MUST_CHECK int embps_table_open(embps_client_t *client, const ch
                                                 embps_table_t **table_out, embps_error_t *error);
 
 EMBPS_API uint32_t embps_table_dim(const embps_table_t *table);
+
+/*
+ * What: the number of the optimizer's step that later gradient pushes to this table belong to, from
+ * 1; adam and its kin correct their bias by it. 0 (default): unknown, then the updates of the row
+ * itself count. Pushes issued before keep theirs.
+ */
+EMBPS_API void embps_table_set_step(embps_table_t *table, uint64_t step);
 
 /* ---- rows ---- */
 
@@ -197,6 +259,28 @@ typedef enum embps_push_kind {
 EMBPS_API EMBPS_MUST_CHECK int embps_pull(embps_table_t *table, const uint64_t *ids, size_t n,
                                           float *rows_out, embps_error_t *error);
 
+/* What a pulled row is; as uint8_t in arrays. */
+typedef enum embps_row_state {
+    EMBPS_ROW_PRESENT = 0,
+    EMBPS_ROW_INITIAL = 1,      /* never pushed: its initial value */
+    EMBPS_ROW_NOT_ADMITTED = 2, /* pushed, but not often enough to be kept (admit_after): its
+                                   initial value, or that of the shared row */
+    EMBPS_ROW_EXPIRED = 3,      /* not pushed for too long (expire_after): its initial value */
+} embps_row_state_t;
+
+/* The pull is part of a pass over many rows (an export): they do not take the memory of those that
+ * are in use. */
+#define EMBPS_PULL_SCAN 1u
+
+/*
+ * What: embps_pull that also tells what each row is.
+ * Shapes: states_out [n], an embps_row_state_t each, in the order of ids; NULL: not wanted.
+ * flags: 0 or EMBPS_PULL_SCAN. Errors: as embps_pull.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_pull_states(embps_table_t *table, const uint64_t *ids,
+                                                 size_t n, float *rows_out, uint8_t *states_out,
+                                                 uint32_t flags, embps_error_t *error);
+
 /*
  * What: changes rows. Duplicate ids in one call are summed first (ASSIGN: the last one counts).
  * Shapes: ids [n], rows [n, dim].
@@ -211,13 +295,18 @@ EMBPS_API EMBPS_MUST_CHECK int embps_push(embps_table_t *table, embps_push_kind_
                                           float learning_rate, embps_error_t *error);
 
 /*
- * What: the same without waiting. ids and rows are copied before return (push); rows_out belongs to
- * the request until embps_wait returns (pull).
+ * What: the same without waiting. ids and rows are copied before return (push); rows_out and
+ * states_out belong to the request until embps_wait returns (pull).
  * Ownership: gives request; embps_wait frees it.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull_start(embps_table_t *table, const uint64_t *ids, size_t n,
                                                 float *rows_out, embps_request_t **request_out,
                                                 embps_error_t *error);
+EMBPS_API EMBPS_MUST_CHECK int embps_pull_states_start(embps_table_t *table, const uint64_t *ids,
+                                                       size_t n, float *rows_out,
+                                                       uint8_t *states_out, uint32_t flags,
+                                                       embps_request_t **request_out,
+                                                       embps_error_t *error);
 EMBPS_API EMBPS_MUST_CHECK int embps_push_start(embps_table_t *table, embps_push_kind_t kind,
                                                 const uint64_t *ids, size_t n, const float *rows,
                                                 float learning_rate, embps_request_t **request_out,

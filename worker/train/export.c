@@ -1,6 +1,7 @@
 /*
  * Export: rows come in chunks of about 1 MiB, the next chunk while this one is written, so memory
- * is the same for any vocabulary. The file appears under its name when it is whole. Threads: that
+ * is the same for any vocabulary; pulls are scans, so that the rows of a training that goes on stay
+ * in memory. The file appears under its name when it is whole. Threads: that
  * of the client.
  */
 #include "worker/train/export.h"
@@ -47,8 +48,8 @@ static psc_status_t start(const exporter_t *exporter, chunk_t *chunk, size_t fir
         return PSC_OK;
     for (size_t i = 0; i < chunk->n; i++)
         chunk->ids[i] = first + i;
-    if (embps_pull_start(exporter->table, chunk->ids, chunk->n, chunk->rows, &chunk->pull, &what) !=
-        0)
+    if (embps_pull_states_start(exporter->table, chunk->ids, chunk->n, chunk->rows, NULL,
+                                EMBPS_PULL_SCAN, &chunk->pull, &what) != 0)
         return psw_error_import(&what, error);
     return PSC_OK;
 }
