@@ -2,17 +2,67 @@
 # embps-bench measures something, and refuses what it does not know.
 set -u
 bench=$1/embps-bench
+folder=$2
 
-"$bench" --seconds 0.01 --words 100 --dim 7 --json | grep -qE \
+"$bench" kernel --seconds 0.01 --words 100 --dim 7 --json | grep -qE \
     '^\{"dim": 7, "words": 100, "cache": \{"windows_per_s": [1-9][0-9]*, .*"tables": \{"windows_per_s": [1-9]' || {
     echo "no measurement in JSON"
     exit 1
 }
-"$bench" --seconds 0.01 --words 16 | grep -q 'rows in the cache .* windows/s' || {
+"$bench" kernel --seconds 0.01 --words 16 | grep -q 'rows in the cache .* windows/s' || {
     echo "no measurement in words"
     exit 1
 }
-if "$bench" --dim 0 2>/dev/null || "$bench" --bogus 2>/dev/null; then
+if "$bench" kernel --dim 0 2>/dev/null || "$bench" kernel --bogus 2>/dev/null; then
     echo "a wrong option was accepted"
+    exit 1
+fi
+if "$bench" bogus 2>/dev/null || "$bench" 2>/dev/null; then
+    echo "a wrong command was accepted"
+    exit 1
+fi
+"$bench" --help | grep -q '^  store ' || {
+    echo "no list of commands"
+    exit 1
+}
+
+# The store: one object a line with these keys, for every bench, beside all it is compared with.
+"$bench" store --json --rows 6000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 \
+    --cold-share 0.5 --dir "$folder" >"$folder/lines" || {
+    echo "embps-bench store failed"
+    exit 1
+}
+python3 - "$folder/lines" <<'END' || exit 1
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1], encoding="ascii")]
+keys = {"bench", "dim", "batch", "dist", "rows_per_s", "against", "ratio"}
+assert all(keys <= set(line) for line in lines), lines
+assert all(line["rows_per_s"] > 0 and line["ratio"] > 0 for line in lines), lines
+seen = {(line["bench"], line["dist"], line["against"], line["dim"]) for line in lines}
+wanted = {(f"store.{name}", dist, against, 12) for name, against in
+          (("pull.hot", "plain"), ("push.sgd", "plain"), ("push.adagrad", "plain"),
+           ("pull.cold", "rocksdb"), ("push.cold", "rocksdb")) for dist in ("uniform", "zipf")}
+wanted |= {("store.pull.tenth", "zipf", against, 12) for against in ("rocksdb", "bound")}
+assert seen == wanted, seen ^ wanted
+END
+if [ -n "$(find "$folder" -name 'embps-bench-*')" ]; then
+    echo "data was left behind"
+    exit 1
+fi
+# One bench alone, in steps, with ids of one's own; and as a table.
+python3 -c 'import struct, sys; sys.stdout.buffer.write(struct.pack("<100Q", *range(100)))' >"$folder/ids"
+if [ "$(printf '\n\n\n' | "$bench" store --bench store.push.adagrad --rows 100 --dim 8 --batch 50 \
+    --ids "$folder/ids" --stepwise --json --seconds 0.001 --dir "$folder" |
+    grep -c '"dist": "given".*"against": "none"')" != 3 ]; then
+    echo "not one line for each step"
+    exit 1
+fi
+"$bench" store --bench store.pull.hot --rows 1000 --dim 8 --batch 50 --dist zipf --seconds 0.001 \
+    --repeats 1 --dir "$folder" | grep -q '^store.pull.hot .* 8 .* 50 zipf .* plain ' || {
+    echo "no table"
+    exit 1
+}
+if "$bench" store --bench store.bogus 2>/dev/null || "$bench" store --batch 0 2>/dev/null; then
+    echo "a wrong option of store was accepted"
     exit 1
 fi

@@ -1,0 +1,10 @@
+/* The sub-commands of embps-bench. argv[0] is the sub-command's own name; main prints errors. */
+#ifndef TESTS_BENCH_BENCH_COMMANDS_H
+#define TESTS_BENCH_BENCH_COMMANDS_H
+
+#include "common/status.h"
+
+PSC_MUST_CHECK psc_status_t bench_kernel(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t bench_store(int argc, char *const argv[], psc_error_t *error);
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * Sequences of rows for benchmarks.
+ *
+ * Zipf's law is drawn from the table of its sums (one double a row, searched by halves): exact for
+ * every rank. Ranks are given to rows by a random permutation, so that frequent rows lie anywhere.
+ * With shift_at the rank is moved on by a random number from time to time: what is asked for keeps
+ * its distribution within a batch, duplicates included, but no row stays frequent, so that nothing
+ * is worth keeping in memory.
+ *
+ * Everything is drawn before anything is timed, from SplitMix64 at a counter: same seed, same ids.
+ *
+ * Belady's algorithm walks the sequence once with the time of each row's next use at hand, and
+ * keeps the rows in the cache in a heap by that time. An entry whose row was used again since is
+ * stale and is passed over when it comes up.
+ */
+#include "tests/bench/bench_ids.h"
+
+#include "common/alloc.h"
+#include "common/rng.h"
+#include "common/slots.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static psc_status_t no_memory(size_t n, psc_error_t *error)
+{
+    return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a sequence of %zu ids", n);
+}
+
+static psc_status_t reserve(size_t n, bench_ids_t *ids_out, psc_error_t *error)
+{
+    *ids_out = (bench_ids_t){.n = n,
+                             .rows = psc_alloc_array(n, sizeof(uint32_t)),
+                             .ids = psc_alloc_array(n, sizeof(uint64_t))};
+    if (ids_out->rows != NULL && ids_out->ids != NULL)
+        return PSC_OK;
+    bench_ids_clear(ids_out);
+    return no_memory(n, error);
+}
+
+void bench_ids_clear(bench_ids_t *ids)
+{
+    psc_free(ids->rows);
+    psc_free(ids->ids);
+    *ids = (bench_ids_t){0};
+}
+
+/* sums[k]: probability of the ranks 0 .. k. */
+static void sum_zipf(double *sums, size_t n)
+{
+    double sum = 0;
+    for (size_t k = 0; k < n; k++) {
+        sum += 1.0 / (double)(k + 1);
+        sums[k] = sum;
+    }
+    for (size_t k = 0; k < n; k++)
+        sums[k] /= sum;
+}
+
+static size_t find_rank(const double *sums, size_t n, double unit)
+{
+    size_t low = 0, high = n - 1;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sums[middle] <= unit)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void permute(uint32_t *order, size_t n, uint64_t key)
+{
+    for (size_t i = 0; i < n; i++)
+        order[i] = (uint32_t)i;
+    for (size_t i = n; i > 1; i--) {
+        size_t j = (size_t)(psc_rng_at(key, i) % i);
+        uint32_t other = order[j];
+        order[j] = order[i - 1];
+        order[i - 1] = other;
+    }
+}
+
+psc_status_t bench_ids_draw(const bench_draw_t *draw, bench_ids_t *ids_out, psc_error_t *error)
+{
+    size_t n_rows = draw->n_rows;
+    psc_status_t st = reserve(draw->n_ids, ids_out, error);
+    if (st != PSC_OK)
+        return st;
+    double *sums = draw->zipf ? psc_alloc_array(n_rows, sizeof *sums) : NULL;
+    uint32_t *order = draw->zipf ? psc_alloc_array(n_rows, sizeof *order) : NULL;
+    if (draw->zipf && (sums == NULL || order == NULL)) {
+        psc_free(sums);
+        psc_free(order);
+        bench_ids_clear(ids_out);
+        return no_memory(draw->n_ids, error);
+    }
+    if (draw->zipf) {
+        sum_zipf(sums, n_rows);
+        permute(order, n_rows, psc_rng_stream(draw->seed, 1, 0));
+    }
+    uint64_t key = psc_rng_stream(draw->seed, 2, 0), shifts = psc_rng_stream(draw->seed, 3, 0);
+    for (size_t i = 0; i < draw->n_ids; i++) {
+        uint64_t bits = psc_rng_at(key, i);
+        size_t row = (size_t)(bits % n_rows);
+        if (draw->zipf) {
+            size_t rank = find_rank(sums, n_rows, (double)(bits >> 11) * 0x1p-53);
+            if (draw->shift_at != 0)
+                rank = (rank + (size_t)(psc_rng_at(shifts, i / draw->shift_at) % n_rows)) % n_rows;
+            row = order[rank];
+        }
+        ids_out->rows[i] = (uint32_t)row;
+        ids_out->ids[i] = bench_row_id(row);
+    }
+    psc_free(sums);
+    psc_free(order);
+    return PSC_OK;
+}
+
+psc_status_t bench_ids_read(const char *path, size_t n_rows, bench_ids_t *ids_out,
+                            psc_error_t *error)
+{
+    FILE *file = fopen(path, "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0) {
+        if (file != NULL)
+            (void)fclose(file);
+        return psc_error_set(error, PSC_IO, "cannot read %.200s", path);
+    }
+    long bytes = ftell(file);
+    size_t n = bytes > 0 ? (size_t)bytes / sizeof(uint64_t) : 0;
+    rewind(file);
+    psc_status_t st = reserve(n, ids_out, error);
+    if (st == PSC_OK && fread(ids_out->ids, sizeof(uint64_t), n, file) != n)
+        st = psc_error_set(error, PSC_IO, "cannot read %.200s", path);
+    (void)fclose(file);
+    for (size_t i = 0; st == PSC_OK && i < n; i++) {
+        if (ids_out->ids[i] >= n_rows)
+            st = psc_error_set(error, PSC_INVALID_ARGUMENT, "%.200s: row %llu of %zu", path,
+                               (unsigned long long)ids_out->ids[i], n_rows);
+        ids_out->rows[i] = (uint32_t)ids_out->ids[i];
+        ids_out->ids[i] = bench_row_id(ids_out->rows[i]);
+    }
+    if (st != PSC_OK)
+        bench_ids_clear(ids_out);
+    return st;
+}
+
+/* ---- keys ---- */
+
+typedef struct sort_entry {
+    uint64_t id;
+    uint32_t slot, at;
+} sort_entry_t;
+
+static int compare(const void *left, const void *right)
+{
+    const sort_entry_t *a = left, *b = right;
+    if (a->slot != b->slot)
+        return a->slot < b->slot ? -1 : 1;
+    if (a->id != b->id)
+        return a->id < b->id ? -1 : 1;
+    return a->at < b->at ? -1 : a->at > b->at;
+}
+
+psc_status_t bench_keys_sort(const bench_ids_t *ids, size_t batch, uint16_t table,
+                             bench_keys_t *keys_out, psc_error_t *error)
+{
+    size_t n_batches = ids->n / batch;
+    sort_entry_t *entries = psc_alloc_array(batch, sizeof *entries);
+    *keys_out = (bench_keys_t){.n_batches = n_batches,
+                               .first = psc_alloc_array(n_batches + 1, sizeof(size_t)),
+                               .bytes = psc_alloc_array(n_batches * batch, PS_COLD_KEY_BYTES),
+                               .of_id = psc_alloc_array(n_batches * batch, sizeof(uint32_t))};
+    if (entries == NULL || keys_out->first == NULL || keys_out->bytes == NULL ||
+        keys_out->of_id == NULL) {
+        psc_free(entries);
+        bench_keys_clear(keys_out);
+        return no_memory(ids->n, error);
+    }
+    size_t n_keys = 0;
+    for (size_t b = 0; b < n_batches; b++) {
+        keys_out->first[b] = n_keys;
+        for (size_t i = 0; i < batch; i++) {
+            uint64_t id = ids->ids[b * batch + i];
+            entries[i] = (sort_entry_t){
+                .id = id, .slot = psc_slot_of_hash(psc_row_hash(table, id)), .at = (uint32_t)i};
+        }
+        qsort(entries, batch, sizeof *entries, compare);
+        for (size_t i = 0; i < batch; i++) {
+            if (i == 0 || entries[i].id != entries[i - 1].id)
+                ps_cold_key(keys_out->bytes + PS_COLD_KEY_BYTES * n_keys++, table, entries[i].slot,
+                            entries[i].id);
+            keys_out->of_id[b * batch + entries[i].at] =
+                (uint32_t)(n_keys - 1 - keys_out->first[b]);
+        }
+    }
+    keys_out->first[n_batches] = n_keys;
+    psc_free(entries);
+    return PSC_OK;
+}
+
+void bench_keys_clear(bench_keys_t *keys)
+{
+    psc_free(keys->first);
+    psc_free(keys->bytes);
+    psc_free(keys->of_id);
+    *keys = (bench_keys_t){0};
+}
+
+/* ---- Belady ---- */
+
+typedef struct use {
+    size_t next; /* position of the row's next use; the sequence's length: never */
+    uint32_t row;
+} use_t;
+
+typedef struct heap {
+    use_t *uses; /* the farthest next use on top */
+    size_t n;
+} heap_t;
+
+static void push_use(heap_t *heap, use_t use)
+{
+    size_t at = heap->n++;
+    while (at > 0 && heap->uses[(at - 1) / 2].next < use.next) {
+        heap->uses[at] = heap->uses[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->uses[at] = use;
+}
+
+static use_t pop_use(heap_t *heap)
+{
+    use_t top = heap->uses[0], last = heap->uses[--heap->n];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= heap->n)
+            break;
+        if (child + 1 < heap->n && heap->uses[child + 1].next > heap->uses[child].next)
+            child++;
+        if (heap->uses[child].next <= last.next)
+            break;
+        heap->uses[at] = heap->uses[child];
+        at = child;
+    }
+    heap->uses[at] = last;
+    return top;
+}
+
+/* after[i]: the next position with the row of position i, n when there is none. */
+static void find_next_uses(const uint32_t *rows, size_t n, size_t *after, size_t *seen,
+                           size_t n_rows)
+{
+    for (size_t r = 0; r < n_rows; r++)
+        seen[r] = n;
+    for (size_t i = n; i-- > 0;) {
+        after[i] = seen[rows[i]];
+        seen[rows[i]] = i;
+    }
+}
+
+/* next_of_row[r]: the next use of a row in the cache; 0: it is not in there. */
+static size_t count_hits(const uint32_t *rows, size_t n, size_t from, size_t capacity,
+                         const size_t *after, size_t *next_of_row, heap_t *heap)
+{
+    size_t held = 0, hits = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t row = rows[i];
+        bool hit = next_of_row[row] != 0;
+        hits += hit && i >= from;
+        held += !hit;
+        next_of_row[row] = after[i];
+        push_use(heap, (use_t){.next = after[i], .row = row});
+        while (held > capacity) {
+            use_t farthest = pop_use(heap);
+            if (next_of_row[farthest.row] != farthest.next)
+                continue;
+            next_of_row[farthest.row] = 0;
+            held--;
+        }
+    }
+    return hits;
+}
+
+psc_status_t bench_belady(const uint32_t *rows, size_t n, size_t from, size_t n_rows,
+                          size_t capacity, size_t *hits_out, psc_error_t *error)
+{
+    size_t *after = psc_alloc_array(n, sizeof *after);
+    size_t *next_of_row = psc_alloc_array(n_rows, sizeof *next_of_row);
+    heap_t heap = {.uses = psc_alloc_array(n + 1, sizeof(use_t))};
+    psc_status_t st = PSC_OK;
+    if (after == NULL || next_of_row == NULL || heap.uses == NULL) {
+        st = no_memory(n, error);
+    } else {
+        find_next_uses(rows, n, after, next_of_row, n_rows);
+        memset(next_of_row, 0, n_rows * sizeof *next_of_row);
+        *hits_out = count_hits(rows, n, from, capacity, after, next_of_row, &heap);
+    }
+    psc_free(heap.uses);
+    psc_free(next_of_row);
+    psc_free(after);
+    return st;
+}
