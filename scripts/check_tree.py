@@ -94,7 +94,6 @@ COVERED_BY = [
     ("worker/client.c", "tests/unit/worker/test_client_local.c", "life of a client"),
     ("worker/connect.c", "tests/unit/worker/test_client_local.c", "local; MPI is tests/cluster"),
     ("worker/local_shard.c", "tests/unit/worker/test_client_local.c", "its clients"),
-    ("worker/table_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
     ("worker/rows_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
     ("worker/sync_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
     ("worker/stats_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),

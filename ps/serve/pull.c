@@ -53,6 +53,7 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     ps_shard_send(shard, request->buffer->peer, buffer);
     shard->counters.rows_pulled += pull->n;
     shard->counters.rows_initial += absent;
+    shard->counters.rows_scanned += pull->scan ? pull->n : 0;
     request->state = PS_REQUEST_DONE;
     return PSC_OK;
 }

@@ -64,6 +64,7 @@ static psc_status_t apply(ps_shard_t *shard, ps_request_t *request, psc_error_t 
                       .places = request->space->places};
     ps_rows_push_t push = {.kind = message->kind,
                            .learning_rate = message->learning_rate,
+                           .step = message->step,
                            .clock = (uint32_t)request->message.request.clock,
                            .serial = shard->serial,
                            .values = (const float *)(const void *)message->rows};

@@ -32,6 +32,7 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         {"requests.waited_rows", counters->waits_rows},
         {"rows.pulled", counters->rows_pulled},
         {"rows.pulled_initial", counters->rows_initial},
+        {"rows.pulled_scan", counters->rows_scanned},
         {"rows.pushed", counters->rows_pushed},
         {"rows.created", counters->rows_created},
         {"push.repeated", counters->pushes_repeated},

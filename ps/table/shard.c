@@ -184,12 +184,14 @@ static psc_status_t prepare(ps_shard_t *shard, ps_request_t *request, ps_batch_m
     psc_status_t st = PSC_BUSY;
     if (shard->starving == NULL || shard->starving == request) {
         ps_space_t *space = request->space;
-        request->batch = (ps_batch_t){.table = request->table->number,
-                                      .mode = mode,
-                                      .n = n,
-                                      .ids = space->ids,
-                                      .hashes = space->hashes,
-                                      .places = space->places};
+        request->batch =
+            (ps_batch_t){.table = request->table->number,
+                         .mode = mode,
+                         .n = n,
+                         .ids = space->ids,
+                         .hashes = space->hashes,
+                         .places = space->places,
+                         .scan = request->message.kind == PSP_PULL && request->message.u.pull.scan};
         st = ps_store_prepare(shard->options.store, &request->batch, error);
         if (st == PSC_BUSY && ++request->busy_tries == STARVING_AFTER)
             shard->starving = request;

@@ -136,40 +136,6 @@ static void an_unseen_row_has_its_initial_value(void **state)
     fixture_close(&f);
 }
 
-static void a_pull_tells_which_rows_were_never_pushed(void **state)
-{
-    (void)state;
-    fixture_t f = fixture_open();
-    uint64_t ids[N];
-    static float rows[N][D], again[N][D];
-    uint8_t states[N], started[N];
-    embps_error_t error;
-    embps_request_t *request;
-    for (size_t i = 0; i < N; i++)
-        ids[i] = id_of(i / 2);        /* each twice */
-    for (size_t i = 0; i < N; i += 4) /* half of them */
-        assert_int_equal(embps_push(f.table, EMBPS_DELTA, &ids[i], 1, rows[i], 0, NULL), 0);
-    for (uint32_t flags = 0; flags <= EMBPS_PULL_SCAN; flags++) {
-        memset(states, 0xee, sizeof states);
-        memset(started, 0xee, sizeof started);
-        assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, flags, &error), 0);
-        assert_int_equal(embps_pull_states_start(f.table, ids, N, &again[0][0], started, flags,
-                                                 &request, &error),
-                         0);
-        assert_int_equal(embps_wait(request, &error), 0);
-        for (size_t i = 0; i < N; i++)
-            assert_int_equal(states[i], i % 4 < 2 ? EMBPS_ROW_PRESENT : EMBPS_ROW_INITIAL);
-        assert_memory_equal(states, started, sizeof states);
-        assert_memory_equal(rows, again, sizeof rows);
-        assert_int_equal(embps_pull_states(f.table, ids, N, &again[0][0], NULL, flags, &error), 0);
-        assert_memory_equal(rows, again, sizeof rows);
-    }
-    assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, 2, &error),
-                     EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "flags 2"));
-    fixture_close(&f);
-}
-
 static void rows_match_a_dictionary_bit_for_bit(void **state)
 {
     (void)state;
@@ -337,62 +303,6 @@ static void wrong_calls_are_refused_in_words(void **state)
     options.dim = D;
     assert_int_equal(embps_table_open(f.client, "words", &options, &table, &error), 0);
     assert_ptr_equal(table, f.table);
-    fixture_close(&f);
-}
-
-static void options_of_tables_may_come_from_another_header(void **state)
-{
-    (void)state;
-    fixture_t f = fixture_open();
-    embps_error_t error;
-    embps_table_t *table = NULL;
-    struct {
-        embps_table_options_t options;
-        uint64_t later;
-    } longer = {.options = EMBPS_TABLE_OPTIONS_DEFAULT};
-    embps_table_options_t *options = &longer.options;
-    options->dim = 3;
-    options->precision = "f64";
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
-                     EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "option precision"));
-    assert_non_null(strstr(error.message, "f32, bf16, f16"));
-    options->precision = "f32";
-    options->state_precision = "";
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
-                     EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "option state_precision"));
-    options->state_precision = NULL;
-    options->clip_norm = (double)NAN;
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
-                     EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "option clip_norm"));
-    options->clip_norm = -1;
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
-                     EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "clip_norm is -1, must be between 0 and"));
-
-    /* An earlier header ended before `precision`: what lies there does not count. */
-    options->size = offsetof(embps_table_options_t, precision);
-    options->precision = "f64";
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error), 0);
-    options->size--;
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
-                     EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "EMBPS_TABLE_OPTIONS_DEFAULT"));
-    options->size = SIZE_MAX;
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
-                     EMBPS_INVALID_ARGUMENT);
-
-    /* A later one may have more, as long as it is not used. */
-    options->size = sizeof longer;
-    options->precision = NULL;
-    options->clip_norm = 0;
-    embps_table_t *same = NULL;
-    assert_int_equal(embps_table_open(f.client, "t", options, &same, &error), 0);
-    assert_ptr_equal(same, table);
-    longer.later = 1;
-    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error), EMBPS_UNSUPPORTED);
     fixture_close(&f);
 }
 
@@ -674,12 +584,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_unseen_row_has_its_initial_value),
-        cmocka_unit_test(a_pull_tells_which_rows_were_never_pushed),
         cmocka_unit_test(rows_match_a_dictionary_bit_for_bit),
         cmocka_unit_test(a_batch_larger_than_all_windows_passes),
         cmocka_unit_test(the_fast_paths_read_and_write_what_the_others_do),
         cmocka_unit_test(wrong_calls_are_refused_in_words),
-        cmocka_unit_test(options_of_tables_may_come_from_another_header),
         cmocka_unit_test(a_data_directory_serves_one_run),
         cmocka_unit_test(close_finishes_what_is_under_way),
         cmocka_unit_test(a_connection_short_of_memory_fails_clean),

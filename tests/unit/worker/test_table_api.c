@@ -1,0 +1,243 @@
+/*
+ * Options of tables, states of rows, scans and steps through the public calls, over a server in
+ * this process.
+ */
+#include "embps.h"
+
+#include "common/hash.h"
+
+#include "tests/support/cmocka.h"
+#include "tests/support/scratch.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { D = 7, N = 150 };
+
+typedef struct fixture {
+    char *folder;
+    embps_client_t *client;
+    embps_table_t *table;
+} fixture_t;
+
+/* Ids that an index stands for; 0 and 2^64 - 1 among them. */
+static uint64_t id_of(size_t index)
+{
+    return index == 1 ? UINT64_MAX : psc_mix64(index);
+}
+
+static embps_table_t *open_table(embps_client_t *client, const char *name,
+                                 const embps_table_options_t *options)
+{
+    embps_table_t *table = NULL;
+    embps_error_t error;
+    if (embps_table_open(client, name, options, &table, &error) != 0)
+        fail_msg("%s", error.message);
+    return table;
+}
+
+static fixture_t fixture_open(void)
+{
+    fixture_t f = {.folder = test_scratch_create()};
+    embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_error_t error;
+    local.data = f.folder;
+    local.memory_bytes = (uint64_t)16 << 20;
+    if (embps_connect_local(&local, &f.client, &error) != 0)
+        fail_msg("%s", error.message);
+    options.dim = D;
+    options.init = "word2vec";
+    f.table = open_table(f.client, "words", &options);
+    return f;
+}
+
+static void fixture_close(fixture_t *f)
+{
+    assert_int_equal(embps_close(f->client, NULL), 0);
+    test_scratch_destroy(f->folder);
+}
+
+typedef struct counter {
+    const char *name;
+    uint64_t value;
+} counter_t;
+
+static void see(void *context, const char *name, uint64_t value)
+{
+    counter_t *counter = context;
+    if (strcmp(counter->name, name) == 0)
+        counter->value = value;
+}
+
+static uint64_t counted(embps_client_t *client, const char *name)
+{
+    counter_t counter = {.name = name, .value = UINT64_MAX};
+    assert_int_equal(embps_stats(client, see, &counter, NULL), 0);
+    assert_true(counter.value != UINT64_MAX);
+    return counter.value;
+}
+
+static void options_of_tables_may_come_from_another_header(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    embps_error_t error;
+    embps_table_t *table = NULL;
+    struct {
+        embps_table_options_t options;
+        uint64_t later;
+    } longer = {.options = EMBPS_TABLE_OPTIONS_DEFAULT};
+    embps_table_options_t *options = &longer.options;
+    options->dim = 3;
+    options->precision = "f64";
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "option precision"));
+    assert_non_null(strstr(error.message, "f32, bf16, f16"));
+    options->precision = "f32";
+    options->state_precision = "";
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "option state_precision"));
+    options->state_precision = NULL;
+    options->clip_norm = (double)NAN;
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "option clip_norm"));
+    options->clip_norm = -1;
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "clip_norm is -1, must be between 0 and"));
+
+    /* An earlier header ended before `precision`: what lies there does not count. */
+    options->size = offsetof(embps_table_options_t, precision);
+    options->precision = "f64";
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error), 0);
+    options->size--;
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "EMBPS_TABLE_OPTIONS_DEFAULT"));
+    options->size = SIZE_MAX;
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+
+    /* A later one may have more, as long as it is not used. */
+    options->size = sizeof longer;
+    options->precision = NULL;
+    options->clip_norm = 0;
+    embps_table_t *same = NULL;
+    assert_int_equal(embps_table_open(f.client, "t", options, &same, &error), 0);
+    assert_ptr_equal(same, table);
+    longer.later = 1;
+    assert_int_equal(embps_table_open(f.client, "t", options, &table, &error), EMBPS_UNSUPPORTED);
+    fixture_close(&f);
+}
+
+static void a_pull_tells_which_rows_were_never_pushed(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    uint64_t ids[N];
+    static float rows[N][D], again[N][D];
+    uint8_t states[N], started[N];
+    embps_error_t error;
+    embps_request_t *request;
+    for (size_t i = 0; i < N; i++)
+        ids[i] = id_of(i / 2);        /* each twice */
+    for (size_t i = 0; i < N; i += 4) /* half of them */
+        assert_int_equal(embps_push(f.table, EMBPS_DELTA, &ids[i], 1, rows[i], 0, NULL), 0);
+    for (uint32_t flags = 0; flags <= EMBPS_PULL_SCAN; flags++) {
+        memset(states, 0xee, sizeof states);
+        memset(started, 0xee, sizeof started);
+        assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, flags, &error), 0);
+        assert_int_equal(embps_pull_states_start(f.table, ids, N, &again[0][0], started, flags,
+                                                 &request, &error),
+                         0);
+        assert_int_equal(embps_wait(request, &error), 0);
+        for (size_t i = 0; i < N; i++)
+            assert_int_equal(states[i], i % 4 < 2 ? EMBPS_ROW_PRESENT : EMBPS_ROW_INITIAL);
+        assert_memory_equal(states, started, sizeof states);
+        assert_memory_equal(rows, again, sizeof rows);
+        assert_int_equal(embps_pull_states(f.table, ids, N, &again[0][0], NULL, flags, &error), 0);
+        assert_memory_equal(rows, again, sizeof rows);
+    }
+    assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, 2, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "flags 2"));
+    fixture_close(&f);
+}
+
+static void a_scan_leaves_the_rows_in_use_in_memory(void **state)
+{
+    (void)state;
+    enum { WIDE = 1024, ROWS = 12000, USED = 500, CHUNK = 250 };
+    static float rows[CHUNK][WIDE];
+    fixture_t f = fixture_open();
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = WIDE;
+    embps_table_t *table = open_table(f.client, "wide", &options); /* three times the memory */
+    uint64_t ids[CHUNK];
+    for (int pass = 0; pass < 6; pass++) {
+        const bool pushes = pass == 0, uses = pass == 1 || pass == 3 || pass == 5;
+        const uint64_t misses = counted(f.client, "store.misses");
+        for (size_t first = 0; first < (uses ? USED : ROWS); first += CHUNK) {
+            for (size_t i = 0; i < CHUNK; i++)
+                ids[i] = id_of(first + i);
+            if (pushes)
+                assert_int_equal(embps_push(table, EMBPS_DELTA, ids, CHUNK, &rows[0][0], 0, NULL),
+                                 0);
+            else
+                assert_int_equal(embps_pull_states(table, ids, CHUNK, &rows[0][0], NULL,
+                                                   pass == 2 ? EMBPS_PULL_SCAN : 0, NULL),
+                                 0);
+        }
+        const uint64_t missed = counted(f.client, "store.misses") - misses;
+        if (pass == 3) /* after a scan */
+            assert_int_equal(missed, 0);
+        if (pass == 5) /* after the same without the flag */
+            assert_true(missed > 0);
+    }
+    assert_int_equal(counted(f.client, "rows.pulled_scan"), ROWS);
+    fixture_close(&f);
+}
+
+static void the_step_of_a_push_corrects_the_bias_of_adam(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = D;
+    options.optimizer = "adam";
+    embps_table_t *table = open_table(f.client, "adam", &options);
+    /* A first update is rate * (0.1 / (1 - 0.9^t)) / sqrt(0.001 / (1 - 0.999^t)) of the sign. */
+    const uint64_t steps[] = {0, 1, 2, 10, 100, 1000000};
+    for (uint64_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        const float gradient[D] = {1, -2, 3, -4, 5, -6, 7};
+        float row[D];
+        const double t = steps[i] != 0 ? (double)steps[i] : 1;
+        const double size = 0.5 * (0.1 / (1 - pow(0.9, t))) / sqrt(0.001 / (1 - pow(0.999, t)));
+        embps_request_t *request;
+        embps_table_set_step(table, steps[i]);
+        assert_int_equal(
+            embps_push_start(table, EMBPS_GRADIENT, &i, 1, gradient, 0.5F, &request, NULL), 0);
+        embps_table_set_step(table, 7); /* not for what is under way */
+        assert_int_equal(embps_wait(request, NULL), 0);
+        assert_int_equal(embps_pull(table, &i, 1, row, NULL), 0);
+        for (size_t c = 0; c < D; c++)
+            assert_true(fabs((double)row[c] + (c % 2 == 0 ? size : -size)) < 1e-5 * size);
+    }
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(options_of_tables_may_come_from_another_header),
+        cmocka_unit_test(a_pull_tells_which_rows_were_never_pushed),
+        cmocka_unit_test(a_scan_leaves_the_rows_in_use_in_memory),
+        cmocka_unit_test(the_step_of_a_push_corrects_the_bias_of_adam),
+    };
+    return cmocka_run_group_tests_name("table_api", tests, NULL, NULL);
+}
