@@ -45,8 +45,10 @@ static void prepare(ps_optim_step_t *step)
 {
     const double beta1 = step->params[BETA1];
     const double beta2 = step->params[BETA2];
-    double correction = sqrt(ps_bias(beta2, step->step)) / ps_bias(beta1, step->step);
-    step->derived[C_MINUS_RATE] = (float)(-(double)step->learning_rate * correction);
+    double bias1;
+    double bias2;
+    ps_bias(beta1, beta2, step->step, &bias1, &bias2);
+    step->derived[C_MINUS_RATE] = (float)(-(double)step->learning_rate * (sqrt(bias2) / bias1));
     step->derived[C_PART1] = (float)(1 - beta1);
     step->derived[C_PART2] = (float)(1 - beta2);
     step->derived[C_EPS] = (float)step->params[EPS];

@@ -45,11 +45,14 @@ static void prepare(ps_optim_step_t *step)
     const double beta1 = step->params[BETA1];
     const double beta2 = step->params[BETA2];
     const double rate = (double)step->learning_rate;
-    step->derived[C_MINUS_RATE] = (float)(-rate / ps_bias(beta1, step->step));
+    double bias1;
+    double bias2;
+    ps_bias(beta1, beta2, step->step, &bias1, &bias2);
+    step->derived[C_MINUS_RATE] = (float)(-rate / bias1);
     step->derived[C_PART1] = (float)(1 - beta1);
     step->derived[C_PART2] = (float)(1 - beta2);
     step->derived[C_EPS] = (float)step->params[EPS];
-    step->derived[C_ROOT] = (float)(1 / sqrt(ps_bias(beta2, step->step)));
+    step->derived[C_ROOT] = (float)(1 / sqrt(bias2));
     step->derived[C_DECAY] = (float)(rate * step->params[WEIGHT_DECAY]);
 }
 

@@ -26,16 +26,23 @@ static inline float ps_limit(float gradient)
     return fabsf(gradient) < PS_GRADIENT_MAX ? gradient : copysignf(PS_GRADIENT_MAX, gradient);
 }
 
-/* 1 - beta^step, by repeated squaring: no libm, so the same bits everywhere. Step 0 counts as 1. */
-static inline double ps_bias(double beta, uint64_t step)
+/*
+ * 1 - beta1^step and 1 - beta2^step, by repeated squaring: no libm, so the same bits everywhere.
+ * Step 0 counts as 1. Both at once and without branches, since a step may be that of a single row.
+ */
+static inline void ps_bias(double beta1, double beta2, uint64_t step, double *bias1_out,
+                           double *bias2_out)
 {
-    double power = 1;
+    double power1 = 1;
+    double power2 = 1;
     for (uint64_t left = step != 0 ? step : 1; left != 0; left /= 2) {
-        if (left % 2 != 0)
-            power *= beta;
-        beta *= beta;
+        power1 *= left % 2 != 0 ? beta1 : 1.0;
+        power2 *= left % 2 != 0 ? beta2 : 1.0;
+        beta1 *= beta1;
+        beta2 *= beta2;
     }
-    return 1 - power;
+    *bias1_out = 1 - power1;
+    *bias2_out = 1 - power2;
 }
 
 #endif

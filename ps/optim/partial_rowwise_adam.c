@@ -52,11 +52,14 @@ static void prepare(ps_optim_step_t *step)
     const double beta1 = step->params[BETA1];
     const double beta2 = step->params[BETA2];
     const double rate = (double)step->learning_rate;
-    step->derived[C_MINUS_RATE] = (float)(-rate / ps_bias(beta1, step->step));
+    double bias1;
+    double bias2;
+    ps_bias(beta1, beta2, step->step, &bias1, &bias2);
+    step->derived[C_MINUS_RATE] = (float)(-rate / bias1);
     step->derived[C_PART1] = (float)(1 - beta1);
     step->derived[C_PART2] = (float)(1 - beta2);
     step->derived[C_EPS] = (float)step->params[EPS];
-    step->derived[C_BIAS2] = (float)(1 / ps_bias(beta2, step->step));
+    step->derived[C_BIAS2] = (float)(1 / bias2);
     step->derived[C_DECAY] = (float)(rate * step->params[WEIGHT_DECAY]);
 }
 
@@ -77,7 +80,7 @@ static void update(float *restrict weights, float *restrict state, const float *
 {
     float c[PS_OPTIM_DERIVED_MAX];
     memcpy(c, step->derived, sizeof c);
-    float mean = psc_vector_squared_norm(grad, dim) / (float)dim;
+    float mean = ps_squared_norm(grad, dim) / (float)dim;
     if (mean > PS_GRADIENT_MAX * PS_GRADIENT_MAX)
         mean = PS_GRADIENT_MAX * PS_GRADIENT_MAX;
     float square = state[dim] + c[C_PART2] * (mean - state[dim]);

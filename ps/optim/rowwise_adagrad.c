@@ -55,7 +55,7 @@ PSC_MULTIVERSION
 static void update(float *restrict weights, float *restrict state, const float *restrict grad,
                    size_t dim, const ps_optim_step_t *step)
 {
-    float sum = state[0] + psc_vector_squared_norm(grad, dim) / (float)dim;
+    float sum = state[0] + ps_squared_norm(grad, dim) / (float)dim;
     state[0] = sum;
     const float factor[PS_OPTIM_DERIVED_MAX] = {step->learning_rate /
                                                 (sqrtf(sum) + step->derived[C_EPS])};
