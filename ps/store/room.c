@@ -13,7 +13,7 @@
  * go one by one, as they can be written back (ps_room_trim).
  *
  * Work per record is bounded: the eviction policy looks at a bounded number of rows, a page holds
- * at most page_bytes / 64. Owner thread only.
+ * at most page_bytes / 48. Owner thread only.
  */
 #include "ps/store/room.h"
 

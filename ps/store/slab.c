@@ -156,7 +156,7 @@ uint8_t *ps_slab_base(const ps_slab_t *slab)
 psc_status_t ps_slab_class(ps_slab_t *slab, size_t record_bytes, uint32_t *class_out,
                            psc_error_t *error)
 {
-    if (record_bytes == 0 || record_bytes % 64 != 0 || record_bytes > slab->page_bytes)
+    if (record_bytes == 0 || record_bytes % PS_PLACE_BYTES != 0 || record_bytes > slab->page_bytes)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "records of %zu bytes do not fit into pages of %zu bytes",
                              record_bytes, slab->page_bytes);
@@ -211,7 +211,8 @@ static void part_unlink(ps_slab_t *slab, class_t *class, uint32_t number)
 ps_place_t ps_slab_page_place(const ps_slab_t *slab, uint32_t number, uint32_t i)
 {
     const class_t *class = &slab->classes[slab->pages[number].class_id];
-    return (ps_place_t)((((uint64_t)number << slab->page_shift) + i * class->record_bytes) / 64);
+    return (ps_place_t)((((uint64_t)number << slab->page_shift) + i * class->record_bytes) /
+                        PS_PLACE_BYTES);
 }
 
 ps_place_t ps_slab_take(ps_slab_t *slab, uint32_t class_id)
@@ -387,7 +388,7 @@ uint32_t ps_slab_n_pages(const ps_slab_t *slab, uint32_t class_id)
 
 uint32_t ps_slab_page_of(const ps_slab_t *slab, ps_place_t place)
 {
-    return (uint32_t)(((uint64_t)place * 64) >> slab->page_shift);
+    return (uint32_t)(((uint64_t)place * PS_PLACE_BYTES) >> slab->page_shift);
 }
 
 uint32_t ps_slab_page_records(const ps_slab_t *slab, uint32_t page)

@@ -1,6 +1,6 @@
 /*
  * Memory for row records: one region of addresses, reserved at start, whose pages are given to
- * classes of records of one size. A record never moves; its place is its offset in units of 64
+ * classes of records of one size. A record never moves; its place is its offset in units of 16
  * bytes, so places (and not pointers) can be kept in the index, and the region may one day be
  * shared with a reader on the same machine.
  *
@@ -15,7 +15,7 @@
 
 typedef struct ps_slab ps_slab_t;
 
-#define PS_SLAB_MAX_REGION ((uint64_t)1 << 38) /* 2^32 places of 64 bytes */
+#define PS_SLAB_MAX_REGION ((uint64_t)PS_PLACE_BYTES << 32)
 
 /*
  * budget_bytes: what all pages together may cost. page_bytes: a power of two, at least 4,096.
@@ -31,8 +31,8 @@ void ps_slab_destroy(ps_slab_t *slab);
 uint8_t *ps_slab_base(const ps_slab_t *slab);
 
 /*
- * The class of records of record_bytes (a multiple of 64, at most a page), made when it is new.
- * Errors: INVALID_ARGUMENT, NO_MEMORY.
+ * The class of records of record_bytes (a multiple of PS_PLACE_BYTES, at most a page), made when it
+ * is new. Errors: INVALID_ARGUMENT, NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_slab_class(ps_slab_t *slab, size_t record_bytes, uint32_t *class_out,
                                           psc_error_t *error);

@@ -49,6 +49,8 @@
 #define MAX_BATCH 8192
 #define BATCH_SHARE 16
 #define WRITE_JOBS 4
+/* A full region and its index: what places can tell apart. More memory is left unused. */
+#define ROWS_MAX (PS_SLAB_MAX_REGION + PS_SLAB_MAX_REGION / 4)
 
 /* Flags of a LOADING row: its job's number in the upper bits, PS_ROW_SCAN below. */
 #define JOB_SHIFT 2
@@ -65,6 +67,8 @@ ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes)
                      ps_io_memory(layout.n_read_jobs, layout.n_write_jobs, layout.page_bytes) +
                      (128 << 10) + memory_bytes / 1024;
     layout.rows_bytes = memory_bytes - taken;
+    if (layout.rows_bytes > ROWS_MAX)
+        layout.rows_bytes = ROWS_MAX;
     return layout;
 }
 
@@ -73,9 +77,22 @@ uint64_t ps_store_rows_bytes(const ps_store_t *store)
     return store->layout.rows_bytes - store->reserved_bytes;
 }
 
+/*
+ * Rounded to half a cache line, so that a record touches no more lines than it must: one of an odd
+ * number of halves spans the same number wherever it begins, one of whole lines begins with one.
+ * Where that would waste more than an eighth, to the unit of places.
+ */
 static size_t record_bytes_of(size_t value_bytes)
 {
-    return (value_bytes + 63) / 64 * 64;
+    size_t halves = (value_bytes + 31) / 32 * 32;
+    if ((halves - value_bytes) * 8 <= value_bytes)
+        return halves;
+    return (value_bytes + PS_PLACE_BYTES - 1) / PS_PLACE_BYTES * PS_PLACE_BYTES;
+}
+
+size_t ps_store_record_bytes(size_t row_bytes)
+{
+    return record_bytes_of(sizeof(ps_row_header_t) + row_bytes);
 }
 
 /* ---- open, tables ---- */

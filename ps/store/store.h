@@ -28,8 +28,9 @@
 
 typedef struct ps_store ps_store_t;
 
-/* Where a row record is: its offset in the region in units of 64 bytes; 0: nowhere. */
+/* Where a row record is: its offset in the region in units of PS_PLACE_BYTES; 0: nowhere. */
 typedef uint32_t ps_place_t;
+#define PS_PLACE_BYTES 16u
 
 #define PS_STORE_MIN_MEMORY ((uint64_t)8 << 20)
 
@@ -102,9 +103,9 @@ PSC_MUST_CHECK psc_status_t ps_store_open(const ps_store_options_t *options, ps_
 PSC_MUST_CHECK psc_status_t ps_store_close(ps_store_t *store, bool clean, psc_error_t *error);
 
 /*
- * Declares a table (number below 65,536) whose rows take row_bytes behind their header; record
- * sizes are rounded up to 64 bytes. Errors: INVALID_ARGUMENT (exists; a batch of 64 rows would not
- * fit into the budget: says how much memory would do), NO_MEMORY.
+ * Declares a table (number below 65,536) whose rows take row_bytes behind their header. Errors:
+ * INVALID_ARGUMENT (exists; a batch of 64 rows would not fit into the budget: says how much memory
+ * would do), NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_store_table_add(ps_store_t *store, uint16_t table, size_t row_bytes,
                                                psc_error_t *error);
@@ -159,12 +160,15 @@ void ps_store_unreserve_memory(ps_store_t *store, uint64_t bytes);
 PSC_MUST_CHECK psc_status_t ps_store_poll(ps_store_t *store, bool *progress_out,
                                           psc_error_t *error);
 
-/* The region's first byte; ps_store_row is base + place * 64. */
+/* What a row takes of the region, header and rounding included: a multiple of PS_PLACE_BYTES. */
+size_t ps_store_record_bytes(size_t row_bytes);
+
+/* The region's first byte; ps_store_row is base + place * PS_PLACE_BYTES. */
 uint8_t *ps_store_base(const ps_store_t *store);
 
 static inline ps_row_header_t *ps_store_row(uint8_t *base, ps_place_t place)
 {
-    return (ps_row_header_t *)(void *)(base + (size_t)place * 64);
+    return (ps_row_header_t *)(void *)(base + (size_t)place * PS_PLACE_BYTES);
 }
 
 static inline float *ps_row_floats(ps_row_header_t *row)

@@ -14,8 +14,10 @@
 /* The first `bytes` of a record, its header included. */
 static inline void ps_row_fetch(const uint8_t *base, ps_place_t place, size_t bytes)
 {
-    const uint8_t *record = base + (size_t)place * PS_FETCH_LINE;
-    for (size_t line = 0; line < bytes && line < PS_FETCH_LINES * PS_FETCH_LINE;
+    const uint8_t *record = base + (size_t)place * PS_PLACE_BYTES;
+    size_t before = (uintptr_t)record % PS_FETCH_LINE; /* of the line in which it begins */
+    record -= before;
+    for (size_t line = 0; line < before + bytes && line < PS_FETCH_LINES * PS_FETCH_LINE;
          line += PS_FETCH_LINE)
         __builtin_prefetch(record + line, 1);
 }

@@ -99,9 +99,11 @@ static void scalar_rmsprop(float *w, float *s, const float *g, size_t dim, scala
 /* 1 - beta^t by the binary digits of t. */
 static double bias(double beta, uint64_t t)
 {
-    double power = 1;
-    for (double square = beta; t != 0; t >>= 1, square *= square)
+    double power = 1, square = beta;
+    for (; t != 0; t >>= 1) {
         power = (t & 1) != 0 ? power * square : power;
+        square *= square;
+    }
     return 1 - power;
 }
 

@@ -9,7 +9,7 @@
 
 #define N_ROWS 60000
 
-/* Records of 64 bytes; place i is record i. Place 0 is not used. */
+/* Headers alone; row i is at place_of(i). Row 0 is not used. */
 typedef struct rows {
     uint8_t *base;
     bool *present; /* [N_ROWS + 1] */
@@ -19,35 +19,40 @@ typedef struct rows {
 
 static const uint16_t table = 9;
 
-static uint64_t id_of(uint32_t place)
+static ps_place_t place_of(uint32_t i)
 {
-    if (place <= 2)
-        return place == 1 ? 0 : UINT64_MAX;
-    return place % 3 == 0 ? place : psc_mix64(place);
+    return i * (uint32_t)(sizeof(ps_row_header_t) / PS_PLACE_BYTES);
 }
 
-static ps_place_t find(const rows_t *rows, uint32_t place)
+static uint64_t id_of(uint32_t i)
 {
-    uint64_t id = id_of(place);
+    if (i <= 2)
+        return i == 1 ? 0 : UINT64_MAX;
+    return i % 3 == 0 ? i : psc_mix64(i);
+}
+
+static ps_place_t find(const rows_t *rows, uint32_t i)
+{
+    uint64_t id = id_of(i);
     return ps_index_find(rows->index, id, psc_row_hash(table, id));
 }
 
-static void insert(rows_t *rows, uint32_t place)
+static void insert(rows_t *rows, uint32_t i)
 {
     psc_error_t error = PSC_ERROR_INIT;
-    ps_store_row(rows->base, place)->id = id_of(place);
-    assert_int_equal(ps_index_insert(rows->index, psc_row_hash(table, id_of(place)), place, &error),
-                     PSC_OK);
-    rows->present[place] = true;
+    ps_store_row(rows->base, place_of(i))->id = id_of(i);
+    assert_int_equal(
+        ps_index_insert(rows->index, psc_row_hash(table, id_of(i)), place_of(i), &error), PSC_OK);
+    rows->present[i] = true;
     rows->count++;
 }
 
-static void take_out(rows_t *rows, uint32_t place)
+static void take_out(rows_t *rows, uint32_t i)
 {
-    ps_index_remove(rows->index, psc_row_hash(table, id_of(place)), place);
+    ps_index_remove(rows->index, psc_row_hash(table, id_of(i)), place_of(i));
     /* What a freed record holds must not matter. */
-    memset(ps_store_row(rows->base, place), 0xff, 64);
-    rows->present[place] = false;
+    memset(ps_store_row(rows->base, place_of(i)), 0xff, sizeof(ps_row_header_t));
+    rows->present[i] = false;
     rows->count--;
 }
 
@@ -56,7 +61,7 @@ static rows_t *create_rows(void)
     rows_t *rows = psc_alloc_zeroed(1, sizeof *rows);
     psc_error_t error = PSC_ERROR_INIT;
     assert_non_null(rows);
-    rows->base = psc_alloc_aligned((N_ROWS + 1) * (size_t)64);
+    rows->base = psc_alloc_aligned((N_ROWS + 1) * sizeof(ps_row_header_t));
     rows->present = psc_alloc_zeroed(N_ROWS + 1, sizeof *rows->present);
     assert_int_equal(ps_index_create(table, rows->base, &rows->index, &error), PSC_OK);
     return rows;
@@ -73,8 +78,8 @@ static void destroy_rows(rows_t *rows)
 static void check_all(const rows_t *rows)
 {
     assert_int_equal(ps_index_count(rows->index), rows->count);
-    for (uint32_t place = 1; place <= N_ROWS; place++)
-        assert_int_equal(find(rows, place), rows->present[place] ? place : 0);
+    for (uint32_t i = 1; i <= N_ROWS; i++)
+        assert_int_equal(find(rows, i), rows->present[i] ? place_of(i) : 0);
 }
 
 static void finds_what_was_inserted_and_nothing_else(void **state)
@@ -86,18 +91,18 @@ static void finds_what_was_inserted_and_nothing_else(void **state)
     for (int phase = 0; phase < 4; phase++) {
         /* Grows, shrinks, grows: 0.9, 0.1 of all steps insert. */
         for (int i = 0; i < 2 * N_ROWS; i++) {
-            uint32_t place = (uint32_t)(1 + test_below(&random, N_ROWS));
+            uint32_t row = (uint32_t)(1 + test_below(&random, N_ROWS));
             bool add = test_below(&random, 10) < (phase % 2 == 0 ? 9u : 1u);
-            if (add && !rows->present[place])
-                insert(rows, place);
-            else if (!add && rows->present[place])
-                take_out(rows, place);
+            if (add && !rows->present[row])
+                insert(rows, row);
+            else if (!add && rows->present[row])
+                take_out(rows, row);
         }
         check_all(rows);
     }
-    for (uint32_t place = 1; place <= N_ROWS; place++)
-        if (rows->present[place])
-            take_out(rows, place);
+    for (uint32_t i = 1; i <= N_ROWS; i++)
+        if (rows->present[i])
+            take_out(rows, i);
     check_all(rows);
     destroy_rows(rows);
 }
@@ -108,9 +113,9 @@ static void a_batch_finds_what_single_searches_find(void **state)
     rows_t *rows = create_rows();
     test_random_t random = test_random_start();
     static const size_t sizes[] = {0, 1, 31, 32, 33, 1000};
-    for (uint32_t place = 1; place <= N_ROWS; place++)
+    for (uint32_t i = 1; i <= N_ROWS; i++)
         if (test_below(&random, 2) == 0)
-            insert(rows, place);
+            insert(rows, i);
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         uint64_t ids[1000], hashes[1000];
         ps_place_t places[1000];
@@ -124,7 +129,7 @@ static void a_batch_finds_what_single_searches_find(void **state)
         }
         assert_int_equal(ps_index_find_batch(rows->index, ids, hashes, sizes[s], places), n_absent);
         for (size_t i = 0; i < sizes[s]; i++)
-            assert_int_equal(places[i], rows->present[wanted[i]] ? wanted[i] : 0);
+            assert_int_equal(places[i], rows->present[wanted[i]] ? place_of(wanted[i]) : 0);
     }
     destroy_rows(rows);
 }
@@ -133,15 +138,14 @@ static void takes_about_seven_bytes_a_row_and_gives_them_back(void **state)
 {
     (void)state;
     rows_t *rows = create_rows();
-    for (uint32_t place = 1; place <= N_ROWS; place++) {
-        insert(rows, place);
-        if (place > 5000)
-            assert_true(ps_index_bytes(rows->index) <= 9 * (size_t)place);
+    for (uint32_t i = 1; i <= N_ROWS; i++) {
+        insert(rows, i);
+        if (i > 5000)
+            assert_true(ps_index_bytes(rows->index) <= 9 * (size_t)i);
     }
-    for (uint32_t place = 1; place <= N_ROWS - 5000; place++) {
-        take_out(rows, place);
-        assert_true(ps_index_bytes(rows->index) <=
-                    PS_INDEX_ROW_BYTES * 2 * (N_ROWS - (size_t)place));
+    for (uint32_t i = 1; i <= N_ROWS - 5000; i++) {
+        take_out(rows, i);
+        assert_true(ps_index_bytes(rows->index) <= PS_INDEX_ROW_BYTES * 2 * (N_ROWS - (size_t)i));
     }
     check_all(rows);
     destroy_rows(rows);
@@ -160,11 +164,12 @@ static void works_when_all_rows_share_a_slot(void **state)
         if ((hash & 63) != 5) /* fewer bits than a slot has: the test is to be short */
             continue;
         ids[n++] = id;
-        ps_store_row(rows->base, n)->id = id;
-        assert_int_equal(ps_index_insert(rows->index, hash, n, &error), PSC_OK);
+        ps_store_row(rows->base, place_of(n))->id = id;
+        assert_int_equal(ps_index_insert(rows->index, hash, place_of(n), &error), PSC_OK);
     }
     for (uint32_t i = 0; i < n; i++)
-        assert_int_equal(ps_index_find(rows->index, ids[i], psc_row_hash(table, ids[i])), i + 1);
+        assert_int_equal(ps_index_find(rows->index, ids[i], psc_row_hash(table, ids[i])),
+                         place_of(i + 1));
     assert_true(ps_index_bytes(rows->index) <= 9 * (size_t)n + 512);
     destroy_rows(rows);
 }
@@ -176,13 +181,13 @@ static void a_search_ends_in_a_small_index_whatever_was_removed(void **state)
     rows_t *rows = create_rows();
     test_random_t random = test_random_start();
     for (int i = 0; i < 200000; i++) {
-        uint32_t place = (uint32_t)(1 + test_below(&random, 70));
-        if (rows->present[place])
-            take_out(rows, place);
+        uint32_t row = (uint32_t)(1 + test_below(&random, 70));
+        if (rows->present[row])
+            take_out(rows, row);
         else if (rows->count < 59)
-            insert(rows, place);
+            insert(rows, row);
         uint32_t other = (uint32_t)(1 + test_below(&random, 200));
-        assert_int_equal(find(rows, other), rows->present[other] ? other : 0);
+        assert_int_equal(find(rows, other), rows->present[other] ? place_of(other) : 0);
     }
     destroy_rows(rows);
 }
@@ -202,21 +207,21 @@ static void a_failed_allocation_loses_nothing(void **state)
 
     rows_t *rows = create_rows();
     uint32_t n_failures = 0;
-    for (uint32_t place = 1; place <= N_ROWS; place++) {
-        uint64_t hash = psc_row_hash(table, id_of(place));
-        ps_store_row(rows->base, place)->id = id_of(place);
+    for (uint32_t i = 1; i <= N_ROWS; i++) {
+        uint64_t hash = psc_row_hash(table, id_of(i));
+        ps_store_row(rows->base, place_of(i))->id = id_of(i);
         /* The first, second, ... allocation of this insertion fails, until there is none left. */
         for (unsigned long n = 1;; n++) {
             psc_alloc_fail_at(n);
-            psc_status_t st = ps_index_insert(rows->index, hash, place, &error);
+            psc_status_t st = ps_index_insert(rows->index, hash, place_of(i), &error);
             psc_alloc_fail_at(0);
             if (st == PSC_OK)
                 break;
             assert_int_equal(st, PSC_NO_MEMORY);
-            assert_int_equal(find(rows, place), 0);
+            assert_int_equal(find(rows, i), 0);
             n_failures++;
         }
-        rows->present[place] = true;
+        rows->present[i] = true;
         rows->count++;
     }
     assert_true(n_failures > 50);

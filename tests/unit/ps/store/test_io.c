@@ -192,8 +192,8 @@ static void many_rows_are_read_in_one_job(void **state)
     ps_io_job_t *job = ps_io_read_job(setting->io);
     job->record_bytes = RECORD;
     for (uint64_t id = 0; id < 499; id++) {
-        (void)make_loading(setting, (ps_place_t)(id * 2), id);
-        assert_true(ps_io_add_read(job, (ps_place_t)(id * 2), (uint32_t)(id * 7919 % 16384)));
+        (void)make_loading(setting, (ps_place_t)(id * 8), id);
+        assert_true(ps_io_add_read(job, (ps_place_t)(id * 8), (uint32_t)(id * 7919 % 16384)));
     }
     (void)ps_io_submit(setting->io, job);
     job = next(setting);

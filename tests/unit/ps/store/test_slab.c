@@ -57,7 +57,7 @@ static void refuses_sizes_that_are_not_possible(void **state)
 static void gives_what_the_budget_allows_and_no_more(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {64, 448, 20032, PAGE};
+    static const size_t sizes[] = {48, 64, 288, 448, 20032, PAGE};
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         uint64_t budget = 20 * PAGE + 1000;
         ps_slab_t *slab = create(budget);
@@ -91,7 +91,7 @@ static void check_fill(const ps_slab_t *slab, const taken_t *taken, size_t size)
 static void records_never_overlap(void **state)
 {
     (void)state;
-    static const size_t sizes[] = {64, 192, 3008, 30016};
+    static const size_t sizes[] = {48, 208, 3008, 30016};
     static taken_t taken[MAX_TAKEN];
     size_t n = 0;
     ps_slab_t *slab = create(40 * PAGE);
