@@ -157,13 +157,32 @@ EMBPS_API uint32_t embps_server_count(const embps_client_t *client);
  * earlier header then gets the defaults of the options that it does not know. Parameters stand in
  * the order given here; those that are left out have their defaults.
  *
- * Initialisers: "zeros"; "constant" (value); "uniform" (low, high); "normal" (mean, deviation);
- * "truncated_normal" (mean, deviation; within two deviations); "xavier" (fan_in, fan_out);
- * "word2vec" (uniform within 0.5 / dim). An initial value depends on seed, table, id and column
- * alone.
+ * Initialisers, u uniform in [0, 1), z standard normal; a pure function of seed, table, id and
+ * column:
  *
- * Optimizers, for EMBPS_GRADIENT: "sgd", "momentum", "nesterov", "adagrad", "rowwise_adagrad",
- * "rmsprop", "adam", "partial_rowwise_adam", "adamw", "ftrl".
+ *     "zeros"
+ *     "constant"          value (0)
+ *     "uniform"           low (-0.05), high (0.05)
+ *     "normal"            mean (0), deviation (0.05)
+ *     "truncated_normal"  mean (0), deviation (0.05), cut (2): |z| <= cut
+ *     "xavier"            fan_in (1), fan_out (0: dim), gain (1): uniform within
+ *                         gain * sqrt(6 / (fan_in + fan_out))
+ *     "word2vec"          (u - 0.5) / dim
+ *
+ * Optimizers, for EMBPS_GRADIENT (ps/optim/README.md has their formulas):
+ *
+ *     "sgd"
+ *     "momentum", "nesterov"  momentum (0.9)
+ *     "adagrad"               initial_accumulator (0), eps (1e-10)
+ *     "rowwise_adagrad"       initial_accumulator (0), eps (1e-8): one accumulator a row
+ *     "rmsprop"               alpha (0.99), eps (1e-8)
+ *     "adam"                  beta1 (0.9), beta2 (0.999), eps (1e-8)
+ *     "partial_rowwise_adam"  those of adam, weight_decay (0): one second moment a row
+ *     "adamw"                 those of adam, weight_decay (0.01)
+ *     "ftrl"                  l1 (0), l2 (0), beta (1), initial_accumulator (0)
+ *
+ * All are lazy: a row that no push touches stays as it is, its state too; weights decay when they
+ * are touched.
  *
  * A gradient of a row, duplicates summed, goes through clip_value, clip_norm, l2, the optimizer and
  * the bounds, in this order.
