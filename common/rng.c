@@ -83,10 +83,10 @@ PSC_INLINE void eight_blocks(uint64_t key, uint32_t table, uint64_t id, uint32_t
 
 PSC_MULTIVERSION
 void psc_rng_row_blocks(uint64_t seed, uint32_t table, uint64_t id, psc_rng_use_t use,
-                        uint32_t update_count, uint32_t n_blocks, uint32_t *out)
+                        uint32_t update_count, uint32_t block, uint32_t n_blocks, uint32_t *out)
 {
     uint64_t key = key_of(seed, update_count);
-    uint32_t first = (uint32_t)use << 28;
+    uint32_t first = block | (uint32_t)use << 28;
     uint32_t b = 0;
     for (; b + LANES <= n_blocks; b += LANES)
         eight_blocks(key, table, id, first + b, out + (size_t)4 * b);

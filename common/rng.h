@@ -27,12 +27,12 @@ void psc_rng_row(uint64_t seed, uint32_t table, uint64_t id, uint32_t block, psc
                  uint32_t update_count, uint32_t out[4]);
 
 /*
- * The same for the blocks 0 .. n_blocks - 1 at once, out [4 * n_blocks]: four words for columns
- * that take a word each; seen as 16-bit numbers in their order in memory, eight for columns that
- * take a half (column c: half c mod 8 of block c / 8).
+ * The same for n_blocks blocks from `block` on, out [4 * n_blocks]: four words for columns that
+ * take a word each; seen as 16-bit numbers in their order in memory, eight for columns that take a
+ * half (column c: half c mod 8 of block c / 8).
  */
 void psc_rng_row_blocks(uint64_t seed, uint32_t table, uint64_t id, psc_rng_use_t use,
-                        uint32_t update_count, uint32_t n_blocks, uint32_t *out);
+                        uint32_t update_count, uint32_t block, uint32_t n_blocks, uint32_t *out);
 
 /* Raw Philox4x32-10, for its known-answer test. */
 void psc_rng_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);

@@ -161,6 +161,25 @@ void psc_vector_scale(float *y, float factor, size_t n)
         y[i] *= factor;
 }
 
+/* v where the comparison's mask is all ones, else w. */
+#define CHOOSE8(mask, v, w) ((psc_v8_t)(((mask) & (psc_v8i_t)(v)) | (~(mask) & (psc_v8i_t)(w))))
+
+PSC_MULTIVERSION
+void psc_vector_clamp(float *y, float low, float high, size_t n)
+{
+    psc_v8_t lowest = PSC_SPLAT8(low);
+    psc_v8_t highest = PSC_SPLAT8(high);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        psc_v8_t v = PSC_LOAD8(y + i);
+        v = CHOOSE8(v < lowest, lowest, v);
+        v = CHOOSE8(v > highest, highest, v);
+        PSC_STORE8(y + i, v);
+    }
+    for (; i < n; i++)
+        y[i] = y[i] < low ? low : y[i] > high ? high : y[i];
+}
+
 /* A float is finite when its exponent bits are not all ones. */
 #define EXPONENT INT32_C(0x7f800000)
 

@@ -42,6 +42,9 @@ void psc_vector_axpy(float *y, float factor, const float *x, size_t n);
 /* y[i] *= factor. */
 void psc_vector_scale(float *y, float factor, size_t n);
 
+/* y[i] put into [low, high]; low <= high, neither a NaN. A NaN stays as it is. */
+void psc_vector_clamp(float *y, float low, float high, size_t n);
+
 /* No NaN and no infinity among n floats? True for n = 0. */
 bool psc_vector_all_finite(const float *a, size_t n);
 

@@ -2,55 +2,31 @@
  * 16-bit floats against their definition: every pattern, every neighbour, and the statistics of
  * stochastic rounding.
  *
- * The oracle computes in double, with ldexp, from what IEEE 754 says about sign, exponent and
- * fraction; it knows no bit tricks. A few golden values are from the standard itself and from
- * PyTorch's tables of torch.finfo.
+ * The oracle, tests/support/half_oracle.h, computes in double from what IEEE 754 says about sign,
+ * exponent and fraction. A few golden values are from the standard itself and from PyTorch's tables
+ * of torch.finfo.
  */
 #include "common/halffloat.h"
 
 #include "tests/support/cmocka.h"
+#include "tests/support/half_oracle.h"
 #include "tests/support/test_seed.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct format {
-    const char *name;
-    int exponent_bits, fraction_bits;
+    half_format_t of;
     void (*decode)(void *floats_out, const void *halves, size_t n);
     void (*encode)(void *halves_out, const void *floats, size_t n);
     void (*stochastic)(void *halves_out, const void *floats, const void *random, size_t n);
 } format_t;
 
 static const format_t formats[] = {
-    {"bf16", 8, 7, psc_bf16_decode, psc_bf16_encode, psc_bf16_encode_stochastic},
-    {"f16", 5, 10, psc_f16_decode, psc_f16_encode, psc_f16_encode_stochastic},
+    {{8, 7}, psc_bf16_decode, psc_bf16_encode, psc_bf16_encode_stochastic},
+    {{5, 10}, psc_f16_decode, psc_f16_encode, psc_f16_encode_stochastic},
 };
 enum { N_FORMATS = sizeof formats / sizeof formats[0] };
-
-static int bias_of(const format_t *f)
-{
-    return (1 << (f->exponent_bits - 1)) - 1;
-}
-
-/* The value of a half; NaN for NaNs. */
-static double value_of(const format_t *f, uint32_t half)
-{
-    int exponent = (int)(half & 0x7fff) >> f->fraction_bits;
-    int fraction = (int)half & ((1 << f->fraction_bits) - 1);
-    double sign = (half & 0x8000) != 0 ? -1.0 : 1.0;
-    if (exponent == (1 << f->exponent_bits) - 1)
-        return fraction != 0 ? (double)NAN : sign * (double)INFINITY;
-    if (exponent == 0)
-        return sign * ldexp(fraction, 1 - bias_of(f) - f->fraction_bits);
-    return sign *
-           ldexp((1 << f->fraction_bits) + fraction, exponent - bias_of(f) - f->fraction_bits);
-}
-
-static uint32_t largest(const format_t *f)
-{
-    return (((1u << f->exponent_bits) - 1) << f->fraction_bits) - 1;
-}
 
 static uint32_t bits_of(float x)
 {
@@ -64,52 +40,6 @@ static float float_of(uint32_t bits)
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
-}
-
-/* The half next to |x| towards 0, found by bisection over all magnitudes; finite x. */
-static uint32_t half_below(const format_t *f, double magnitude)
-{
-    uint32_t low = 0;
-    uint32_t high = largest(f) + 1;
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (value_of(f, middle) <= magnitude)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static uint32_t sign_and(float x, uint32_t magnitude)
-{
-    return magnitude | (signbit(x) != 0 ? 0x8000 : 0);
-}
-
-/* To the nearest, ties to even; finite x. */
-static uint32_t nearest(const format_t *f, float x)
-{
-    double magnitude = fabs((double)x);
-    uint32_t below = half_below(f, magnitude);
-    if (below == largest(f))
-        return sign_and(x, below);
-    double down = magnitude - value_of(f, below);
-    double up = value_of(f, below + 1) - magnitude;
-    return sign_and(x, down < up || (down == up && below % 2 == 0) ? below : below + 1);
-}
-
-/* Upwards when the distance to the lower neighbour, in 65,536ths and cut, and r reach the upper. */
-static uint32_t stochastic(const format_t *f, float x, uint32_t r)
-{
-    double magnitude = fabs((double)x);
-    uint32_t below = half_below(f, magnitude);
-    if (below == largest(f))
-        return sign_and(x, below);
-    double step = value_of(f, below + 1) - value_of(f, below);
-    double distance = floor((magnitude - value_of(f, below)) / step * 65536);
-    if (f->fraction_bits == 10 && magnitude >= 0x1p-14)
-        r = r / 8 * 8; /* 13 bits are cut off a normal number */
-    return sign_and(x, distance + r >= 65536 ? below + 1 : below);
 }
 
 static uint16_t encode_one(const format_t *f, float x)
@@ -140,7 +70,7 @@ static void every_pattern_decodes_to_its_value_and_survives(void **unused)
         const format_t *f = &formats[k];
         f->decode(floats, halves, 65536);
         for (uint32_t i = 0; i < 65536; i++) {
-            double expected = value_of(f, i);
+            double expected = half_value(f->of, i);
             if (isnan(expected))
                 assert_true(isnan(floats[i]));
             else
@@ -187,15 +117,16 @@ static void some_values_are_those_of_the_standards(void **unused)
         static const uint32_t nans[] = {0x7fc00000, 0x7f800001, 0xff801fff, 0xffffffff,
                                         0x7fffffff, 0x7fa00000, 0xff80ffff};
         for (size_t i = 0; i < sizeof nans / sizeof nans[0]; i++) {
-            assert_true(isnan(value_of(&formats[k], encode_one(&formats[k], float_of(nans[i])))));
+            assert_true(
+                isnan(half_value(formats[k].of, encode_one(&formats[k], float_of(nans[i])))));
             uint16_t half = stochastic_one(&formats[k], float_of(nans[i]), 0xffff);
-            assert_true(isnan(value_of(&formats[k], half)));
+            assert_true(isnan(half_value(formats[k].of, half)));
             assert_int_equal(half >> 15, nans[i] >> 31);
         }
         assert_int_equal(stochastic_one(&formats[k], INFINITY, 0xffff),
                          encode_one(&formats[k], INFINITY));
         assert_int_equal(stochastic_one(&formats[k], -3.4028235e38f, 0xffff),
-                         0x8000 | largest(&formats[k]));
+                         0x8000 | half_largest(formats[k].of));
     }
 }
 
@@ -205,16 +136,16 @@ static void rounds_to_the_nearest_around_every_half(void **unused)
     (void)unused;
     for (size_t k = 0; k < N_FORMATS; k++) {
         const format_t *f = &formats[k];
-        for (uint32_t half = 0; half < largest(f); half++) {
-            double tie = (value_of(f, half) + value_of(f, half + 1)) / 2;
-            float points[2] = {(float)value_of(f, half), (float)tie};
+        for (uint32_t half = 0; half < half_largest(f->of); half++) {
+            double tie = (half_value(f->of, half) + half_value(f->of, half + 1)) / 2;
+            float points[2] = {(float)half_value(f->of, half), (float)tie};
             for (size_t p = 0; p < 2; p++) {
                 uint32_t bits = bits_of(points[p]);
                 for (uint32_t b = bits == 0 ? 0 : bits - 1; b <= bits + 1; b++) {
                     float x = float_of(b);
-                    uint32_t below = (double)x < value_of(f, half) ? half - 1 : half;
-                    double down = (double)x - value_of(f, below);
-                    double up = value_of(f, below + 1) - (double)x;
+                    uint32_t below = (double)x < half_value(f->of, half) ? half - 1 : half;
+                    double down = (double)x - half_value(f->of, below);
+                    double up = half_value(f->of, below + 1) - (double)x;
                     uint32_t expected =
                         down < up || (down == up && below % 2 == 0) ? below : below + 1;
                     assert_int_equal(encode_one(f, x), expected);
@@ -253,10 +184,10 @@ static void random_values_agree_with_the_definition(void **unused)
         const format_t *f = &formats[k];
         f->encode(halves, floats, N);
         for (size_t i = 0; i < N; i++)
-            assert_int_equal(halves[i], nearest(f, floats[i]));
+            assert_int_equal(halves[i], half_nearest(f->of, floats[i]));
         f->stochastic(halves, floats, bits, N);
         for (size_t i = 0; i < N; i++)
-            assert_int_equal(halves[i], stochastic(f, floats[i], bits[i]));
+            assert_int_equal(halves[i], half_stochastic(f->of, floats[i], bits[i]));
     }
 }
 
@@ -286,8 +217,8 @@ static void lengths_and_alignments_do_not_matter(void **unused)
                 for (size_t i = 0; i < n; i++) {
                     uint16_t half;
                     memcpy(&half, to + 1 + 2 * i, sizeof half);
-                    assert_int_equal(half, way == 0 ? nearest(f, floats[i])
-                                                    : stochastic(f, floats[i], bits[i]));
+                    assert_int_equal(half, way == 0 ? half_nearest(f->of, floats[i])
+                                                    : half_stochastic(f->of, floats[i], bits[i]));
                 }
                 assert_int_equal(to[0], 0xa5);
                 assert_int_equal(to[1 + 2 * n], 0xa5);
@@ -297,7 +228,8 @@ static void lengths_and_alignments_do_not_matter(void **unused)
             for (size_t i = 0; i < n; i++) {
                 float x;
                 memcpy(&x, back + 1 + 4 * i, sizeof x);
-                assert_true((double)x == value_of(f, stochastic(f, floats[i], bits[i])));
+                assert_true((double)x ==
+                            half_value(f->of, half_stochastic(f->of, floats[i], bits[i])));
             }
             assert_int_equal(back[0], 0xa5);
             assert_int_equal(back[1 + 4 * n], 0xa5);
@@ -332,9 +264,9 @@ static void stochastic_rounding_is_unbiased(void **unused)
                 floats[i] = x;
             f->stochastic(halves, floats, bits, N);
             f->decode(decoded, halves, N);
-            uint32_t below = half_below(f, fabs((double)x));
-            double step = value_of(f, below + 1) - value_of(f, below);
-            double up = (fabs((double)x) - value_of(f, below)) / step;
+            uint32_t below = half_below(f->of, fabs((double)x));
+            double step = half_value(f->of, below + 1) - half_value(f->of, below);
+            double up = (fabs((double)x) - half_value(f->of, below)) / step;
             double sum = 0;
             for (size_t i = 0; i < N; i++) {
                 assert_true(fabs((double)decoded[i] - (double)x) < step);

@@ -106,6 +106,18 @@ static void elementwise_functions_have_the_bits_of_plain_loops(void **state)
             expected[off + i] *= factor;
         assert_same_bits(got, expected, MAX + 16);
 
+        float low = fminf(factor, x[0]);
+        float high = fmaxf(factor, x[0]);
+        got[off] = expected[off] = n % 2 == 0 ? NAN : -0.0f;
+        psc_vector_clamp(got + off, low, high, n);
+        for (size_t i = off; i < off + n; i++) {
+            if (expected[i] < low)
+                expected[i] = low;
+            if (expected[i] > high)
+                expected[i] = high;
+        }
+        assert_same_bits(got, expected, MAX + 16);
+
         psc_vector_subtract(got + off, x, y, n);
         for (size_t i = 0; i < n; i++)
             expected[off + i] = x[i] - y[i];
