@@ -73,7 +73,7 @@ COVERED_BY = [
     ("ps/serve/", "tests/unit/ps/table/test_shard.c", "one suite over the kinds of requests"),
     ("ps/table/request.c", "tests/unit/ps/table/test_shard.c", "what the shard is made of"),
     ("ps/table/session.c", "tests/unit/ps/table/test_shard.c", "what the shard is made of"),
-    ("ps/table/row", "tests/unit/ps/table/test_shard_model.c", "against a dictionary"),
+    ("ps/table/row", "tests/unit/ps/table/test_rows.c", "pushes against plain loops"),
     ("ps/store/cold_", "tests/unit/ps/store/test_cold.c", "one suite over every cold tier"),
     ("ps/store/room.c", "tests/unit/ps/store/test_store.c", "part of the store"),
     ("worker/train/kernel.c", "tests/unit/worker/train/test_window.c", "tables of window.c"),

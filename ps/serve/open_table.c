@@ -85,15 +85,6 @@ static psc_status_t choose_number(const ps_shard_t *shard, const psp_open_table_
     return PSC_OK;
 }
 
-/* What this server cannot keep yet. */
-static psc_status_t check_served(const ps_table_t *wanted, psc_error_t *error)
-{
-    if (wanted->precision == PSP_F32 && wanted->state_precision == PSP_F32)
-        return PSC_OK;
-    return psc_error_set(error, PSC_UNSUPPORTED, "table %.80s: rows are kept as f32 alone",
-                         wanted->name);
-}
-
 psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                                  psc_error_t *error)
 {
@@ -101,8 +92,6 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
     const psp_open_table_t *options = &request->message.u.open_table;
     ps_table_t wanted;
     psc_status_t st = ps_table_define(options, &wanted, error);
-    if (st == PSC_OK)
-        st = check_served(&wanted, error);
     if (st != PSC_OK)
         return st;
     ps_table_t *table = find_by_name(shard, wanted.name);

@@ -72,6 +72,7 @@ static psc_status_t apply(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     ps_rows_claim(&rows, &push, &claim);
     request->table->created += claim.created;
     shard->counters.rows_created += claim.created;
+    shard->counters.rows_padded += claim.padded;
     if (claim.repeated) {
         psc_status_t st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
         if (st != PSC_OK)

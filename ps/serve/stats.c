@@ -35,6 +35,7 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         {"rows.pulled_scan", counters->rows_scanned},
         {"rows.pushed", counters->rows_pushed},
         {"rows.created", counters->rows_created},
+        {"rows.pushed_pad", counters->rows_padded},
         {"push.repeated", counters->pushes_repeated},
         {"push.merged", counters->pushes_merged},
         {"bytes.in", counters->bytes_in},

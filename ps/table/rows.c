@@ -58,38 +58,46 @@ size_t ps_rows_inspect(const ps_rows_t *rows, uint8_t *states, uint32_t *version
     return absent;
 }
 
-/* Weights that are stored as they go over the wire. */
-static void gather_plain(const ps_rows_t *rows, uint8_t *out)
+/* Rows that are all there; plain: stored as they go over the wire. */
+static inline void gather_present(const ps_rows_t *rows, uint8_t *out, bool plain)
 {
+    const ps_table_t *table = rows->table;
     uint8_t *base = ps_store_base(rows->store);
-    size_t bytes = rows->table->dim * sizeof(float);
-    for (size_t i = 0; i < rows->n; i++) {
-        if (i + PS_ROWS_AHEAD < rows->n)
-            ps_row_fetch(base, rows->places[i + PS_ROWS_AHEAD], sizeof(ps_row_header_t) + bytes);
-        memcpy(out + i * bytes, ps_row_floats(ps_store_row(base, rows->places[i])), bytes);
-    }
-}
-
-/* Any row of any table. */
-static void gather_any(const ps_rows_t *rows, const uint8_t *states, uint8_t *out)
-{
-    uint8_t *base = ps_store_base(rows->store);
-    size_t bytes = rows->table->dim * sizeof(float);
-    size_t touched = sizeof(ps_row_header_t) + bytes;
+    size_t bytes = table->dim * sizeof(float);
+    size_t touched = sizeof(ps_row_header_t) + table->weight_bytes;
     for (size_t i = 0; i < rows->n; i++) {
         if (i + PS_ROWS_AHEAD < rows->n)
             ps_row_fetch(base, rows->places[i + PS_ROWS_AHEAD], touched);
-        if (states == NULL || states[i] == PSP_ROW_PRESENT)
-            ps_row_read(rows->table, ps_store_row(base, rows->places[i]), out + i * bytes);
+        const ps_row_header_t *row = ps_store_row(base, rows->places[i]);
+        if (plain)
+            memcpy(out + i * bytes, row + 1, bytes);
         else
-            ps_row_read_initial(rows->table, rows->ids[i], rows->scratch, out + i * bytes);
+            ps_row_read(table, row, out + i * bytes);
+    }
+}
+
+static void gather_mixed(const ps_rows_t *rows, const uint8_t *states, uint8_t *out)
+{
+    const ps_table_t *table = rows->table;
+    uint8_t *base = ps_store_base(rows->store);
+    size_t bytes = table->dim * sizeof(float);
+    size_t touched = sizeof(ps_row_header_t) + table->weight_bytes;
+    for (size_t i = 0; i < rows->n; i++) {
+        if (i + PS_ROWS_AHEAD < rows->n)
+            ps_row_fetch(base, rows->places[i + PS_ROWS_AHEAD], touched);
+        if (states[i] == PSP_ROW_PRESENT)
+            ps_row_read(table, ps_store_row(base, rows->places[i]), out + i * bytes);
+        else
+            ps_row_read_initial(table, rows->ids[i], rows->scratch, out + i * bytes);
     }
 }
 
 void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out)
 {
-    if (states == NULL)
-        gather_plain(rows, out);
+    if (states != NULL)
+        gather_mixed(rows, states, out);
+    else if (rows->table->precision == PSP_F32)
+        gather_present(rows, out, true);
     else
-        gather_any(rows, states, out);
+        gather_present(rows, out, false);
 }

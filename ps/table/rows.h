@@ -54,14 +54,17 @@ typedef struct ps_rows_push {
 
 typedef struct ps_rows_claim {
     size_t created; /* rows that were absent */
+    size_t padded;  /* rows that are the pad row, which the push leaves as it is */
     bool repeated;  /* an id may occur twice (it does, but for rows that were last touched exactly
                        2^32 pushes ago): then ps_rows_merge has to be used */
 } ps_rows_claim_t;
 
-/* Gives absent rows their initial value and state, and stamps all rows with the push. */
+/* Gives absent rows their initial value and state, and stamps all rows with the push. A pad row is
+ * left out, unless it is assigned. */
 void ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, ps_rows_claim_t *claim_out);
 
-/* Applies a push whose ids are distinct, after ps_rows_claim. */
+/* Applies a push whose ids are distinct, after ps_rows_claim: to each row what row_change.h says.
+ */
 void ps_rows_apply(const ps_rows_t *rows, const ps_rows_push_t *push);
 
 /* Scratch of ps_rows_merge, grown to the largest push that had duplicates. */

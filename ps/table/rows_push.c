@@ -11,19 +11,31 @@
  */
 #include "ps/table/rows.h"
 
+#include "common/lanes.h"
 #include "common/vectors.h"
-#include "ps/table/row_values.h"
+#include "ps/table/row_change.h"
 #include "ps/table/rows_fetch.h"
 
 #include <string.h>
+
+/* Whether a pad row is to be left as it is. */
+static bool leaves_pad(const ps_rows_t *rows, const ps_rows_push_t *push)
+{
+    return rows->table->has_pad && push->kind != PSP_PUSH_ASSIGN;
+}
 
 void ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, ps_rows_claim_t *claim_out)
 {
     uint8_t *base = ps_store_base(rows->store);
     ps_rows_claim_t claim = {0};
+    const bool pad = leaves_pad(rows, push);
     for (size_t i = 0; i < rows->n; i++) {
         if (i + PS_HEADERS_AHEAD < rows->n)
             __builtin_prefetch(ps_store_row(base, rows->places[i + PS_HEADERS_AHEAD]), 1);
+        if (pad && rows->ids[i] == rows->table->pad_id) {
+            claim.padded++;
+            continue;
+        }
         ps_row_header_t *row = ps_store_row(base, rows->places[i]);
         if (row->state == PS_ROW_ABSENT) {
             ps_row_begin(rows->table, rows->scratch, row);
@@ -37,47 +49,53 @@ void ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, ps_rows_cl
     *claim_out = claim;
 }
 
-/* Once per push, and again for every row whose number differs where each counts its own. */
-static void prepare_step(const ps_table_t *table, ps_optim_step_t *step, uint64_t number)
-{
-    step->step = number;
-    if (table->optim->prepare != NULL)
-        table->optim->prepare(step);
-}
-
-void ps_rows_apply(const ps_rows_t *rows, const ps_rows_push_t *push)
+/* kind and plain are constants after inlining. plain: float32, no options, no pad row. */
+PSC_INLINE void apply_rows(const ps_rows_t *rows, const ps_rows_push_t *push,
+                           ps_row_change_t *change, psp_push_kind_t kind, bool plain)
 {
     const ps_table_t *table = rows->table;
     uint8_t *base = ps_store_base(rows->store);
-    size_t dim = table->dim;
-    size_t touched =
-        sizeof(ps_row_header_t) +
-        (push->kind == PSP_PUSH_GRADIENT ? ps_table_row_bytes(table) : dim * sizeof(float));
-    ps_optim_step_t step = {.learning_rate = push->learning_rate, .params = table->optim_params};
-    prepare_step(table, &step, push->step);
-    bool own_steps = table->optim->uses_step && push->step == 0;
+    const size_t dim = table->dim;
+    const size_t touched = sizeof(ps_row_header_t) + table->weight_bytes +
+                           (kind == PSP_PUSH_GRADIENT ? table->state_bytes : 0);
+    const bool pad = !plain && leaves_pad(rows, push);
     for (size_t i = 0; i < rows->n; i++) {
         if (i + PS_ROWS_AHEAD < rows->n)
             ps_row_fetch(base, rows->places[i + PS_ROWS_AHEAD], touched);
+        if (pad && rows->ids[i] == table->pad_id)
+            continue;
         ps_row_header_t *row = ps_store_row(base, rows->places[i]);
         float *weights = ps_row_floats(row);
         const float *values = push->values + i * dim;
-        switch (push->kind) {
-        case PSP_PUSH_GRADIENT:
-            if (own_steps && step.step != (uint64_t)row->update_count + 1)
-                prepare_step(table, &step, (uint64_t)row->update_count + 1);
-            table->optim->update(weights, weights + dim, values, dim, &step);
-            row->update_count++;
-            break;
-        case PSP_PUSH_DELTA:
+        if (!plain) {
+            ps_row_change_apply(change, row, values);
+        } else if (kind == PSP_PUSH_GRADIENT) {
+            ps_row_change_step(change, row->update_count);
+            table->optim->update(weights, weights + dim, values, dim, &change->step);
+        } else if (kind == PSP_PUSH_DELTA) {
             psc_vector_add(weights, values, dim);
-            break;
-        case PSP_PUSH_ASSIGN:
+        } else {
             memcpy(weights, values, dim * sizeof *weights);
-            break;
         }
+        if (kind == PSP_PUSH_GRADIENT)
+            row->update_count++;
         row->version++;
         row->last_clock = push->clock;
         ps_store_mark_dirty(row);
     }
+}
+
+void ps_rows_apply(const ps_rows_t *rows, const ps_rows_push_t *push)
+{
+    ps_row_change_t change;
+    ps_row_change_prepare(&change, rows->table, push->kind, push->learning_rate, push->step,
+                          rows->scratch);
+    if (!ps_row_change_plain(rows->table) || leaves_pad(rows, push))
+        apply_rows(rows, push, &change, push->kind, false);
+    else if (push->kind == PSP_PUSH_GRADIENT)
+        apply_rows(rows, push, &change, PSP_PUSH_GRADIENT, true);
+    else if (push->kind == PSP_PUSH_DELTA)
+        apply_rows(rows, push, &change, PSP_PUSH_DELTA, true);
+    else
+        apply_rows(rows, push, &change, PSP_PUSH_ASSIGN, true);
 }

@@ -17,6 +17,7 @@ typedef struct ps_shard_counters {
     uint64_t rows_pulled, rows_initial; /* of those pulled: never pushed */
     uint64_t rows_scanned;              /* of those pulled: by scans */
     uint64_t rows_pushed, rows_created;
+    uint64_t rows_padded;     /* pushed to a pad row, and left out */
     uint64_t pushes_repeated; /* acknowledged, not applied again */
     uint64_t pushes_merged;   /* had duplicate ids */
     uint64_t waits_clock, waits_room, waits_rows;

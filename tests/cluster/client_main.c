@@ -81,6 +81,29 @@ static embps_table_t *open_table(embps_client_t *client, const char *name, const
     return table;
 }
 
+/* Tables whose rows are only compared between numbers of servers and sizes of memory. */
+#define N_OTHERS 4
+static void open_others(embps_client_t *client, embps_table_t *others[N_OTHERS])
+{
+    others[0] = open_table(client, "adagrad rows", "adagrad");
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = D;
+    options.init = "truncated_normal";
+    options.seed = 3;
+    options.optimizer = "adagrad";
+    options.precision = "bf16";
+    options.clip_norm = 2;
+    REQUIRE(embps_table_open(client, "bf16 rows", &options, &others[1], &test_error) == 0);
+    options.optimizer = "adagrad";
+    options.precision = "f16";
+    options.l2 = 0.01;
+    REQUIRE(embps_table_open(client, "f16 rows", &options, &others[2], &test_error) == 0);
+    options.optimizer = "adam";
+    options.state_precision = "bf16";
+    options.per_row_steps = true;
+    REQUIRE(embps_table_open(client, "adam rows", &options, &others[3], &test_error) == 0);
+}
+
 /* What the servers must have made of a push with sgd. */
 static void model_push(float (*rows)[D], embps_push_kind_t kind, const size_t *indexes, size_t n,
                        const float (*values)[D], float rate)
@@ -127,7 +150,8 @@ static void settle(pending_t *pull)
     pull->request = NULL;
 }
 
-static void run_calls(embps_table_t *table, embps_table_t *second, float (*rows)[D], size_t n_ids)
+static void run_calls(embps_table_t *table, embps_table_t *others[N_OTHERS], float (*rows)[D],
+                      size_t n_ids)
 {
     static pending_t pull;
     random_t random = {.key = 99};
@@ -150,7 +174,9 @@ static void run_calls(embps_table_t *table, embps_table_t *second, float (*rows)
             memcpy(pull.expected[i], rows[indexes[i]], sizeof rows[0]);
         REQUIRE(embps_pull_start(table, ids, n, &pull.got[0][0], &pull.request, &test_error) == 0);
         REQUIRE(embps_push(table, kind, ids, n, &values[0][0], rate, &test_error) == 0);
-        REQUIRE(embps_push(second, EMBPS_GRADIENT, ids, n, &values[0][0], rate, &test_error) == 0);
+        for (size_t t = 0; t < N_OTHERS; t++)
+            REQUIRE(embps_push(others[t], call % 8 != 7 ? EMBPS_GRADIENT : EMBPS_DELTA, ids, n,
+                               &values[0][0], rate, &test_error) == 0);
         model_push(rows, kind, indexes, n, values, rate);
     }
     settle(&pull);
@@ -159,7 +185,8 @@ static void run_calls(embps_table_t *table, embps_table_t *second, float (*rows)
 static void run_one(embps_client_t *client, size_t n_ids, const char *path)
 {
     embps_table_t *table = open_table(client, "rows", "sgd");
-    embps_table_t *second = open_table(client, "adagrad rows", "adagrad");
+    embps_table_t *others[N_OTHERS];
+    open_others(client, others);
     uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
     float(*rows)[D] = psc_alloc_array(n_ids, sizeof *rows);
     float(*got)[D] = psc_alloc_array(n_ids, sizeof *got);
@@ -167,14 +194,16 @@ static void run_one(embps_client_t *client, size_t n_ids, const char *path)
     for (size_t i = 0; i < n_ids; i++)
         ids[i] = id_of(i);
     REQUIRE(embps_pull(table, ids, n_ids, &rows[0][0], &test_error) == 0);
-    run_calls(table, second, rows, n_ids);
+    run_calls(table, others, rows, n_ids);
     REQUIRE(embps_pull(table, ids, n_ids, &got[0][0], &test_error) == 0);
     REQUIRE(memcmp(got, rows, n_ids * sizeof *rows) == 0);
     FILE *file = fopen(path, "wb");
     REQUIRE(file != NULL);
     REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
-    REQUIRE(embps_pull(second, ids, n_ids, &got[0][0], &test_error) == 0);
-    REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
+    for (size_t t = 0; t < N_OTHERS; t++) {
+        REQUIRE(embps_pull(others[t], ids, n_ids, &got[0][0], &test_error) == 0);
+        REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
+    }
     REQUIRE(fclose(file) == 0);
     psc_free(ids);
     psc_free(rows);

@@ -8,6 +8,7 @@
  * memory tier behind the store's I/O thread).
  */
 #include "tests/support/cmocka.h"
+#include "tests/support/half_oracle.h"
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test_seed.h"
 
@@ -19,7 +20,7 @@
 
 #define D 33
 #define N_IDS 12000u
-#define N_TABLES 2u
+#define N_TABLES 4u
 #define BATCH 300u
 #define WORKERS 3u
 
@@ -51,8 +52,20 @@ typedef struct model {
     size_t n_open;
 } model_t;
 
-static const char *const optimizers[N_TABLES] = {"sgd", "adagrad"};
-static const char *const inits[N_TABLES] = {"word2vec", "normal"};
+static const char *const optimizers[N_TABLES] = {"sgd", "adagrad", "adagrad", "adagrad"};
+static const char *const inits[N_TABLES] = {"word2vec", "normal", "uniform", "truncated_normal"};
+static const psp_precision_t precisions[N_TABLES] = {PSP_F32, PSP_F32, PSP_BF16, PSP_F16};
+#define CLIP 0.5f /* of the last table */
+
+/* What a table of 16 bits keeps of x; random: 16 bits, or UINT32_MAX for the nearest. */
+static float kept(uint32_t table, float x, uint32_t random)
+{
+    if (precisions[table] == PSP_F32)
+        return x;
+    half_format_t f = precisions[table] == PSP_BF16 ? HALF_BF16 : HALF_F16;
+    uint32_t half = random == UINT32_MAX ? half_nearest(f, x) : half_stochastic(f, x, random);
+    return (float)half_value(f, half);
+}
 
 static void start(model_t *m)
 {
@@ -69,6 +82,8 @@ static void start(model_t *m)
         (void)snprintf(table.name, sizeof table.name, "table %u", t);
         (void)snprintf(table.init, sizeof table.init, "%s", inits[t]);
         (void)snprintf(table.optimizer, sizeof table.optimizer, "%s", optimizers[t]);
+        table.precision = precisions[t];
+        table.clip_value = t == N_TABLES - 1 ? (double)CLIP : 0;
         psp_open_table_reply_t reply;
         assert_int_equal(fixture_open_table(&m->f, &table, &reply, NULL), PSC_OK);
         assert_int_equal(reply.table, t + 1);
@@ -77,8 +92,12 @@ static void start(model_t *m)
         float params[PS_INIT_PARAMS_MAX];
         const ps_init_t *init = ps_init_find(inits[t]);
         assert_int_equal(ps_init_params(init, NULL, 0, params, NULL), PSC_OK);
-        for (size_t i = 0; i < N_IDS; i++)
-            init->fill(m->rows[t][i].weights, D, 17, t + 1, m->ids[i], params);
+        for (size_t i = 0; i < N_IDS; i++) {
+            float *weights = m->rows[t][i].weights;
+            init->fill(weights, D, 17, t + 1, m->ids[i], params);
+            for (size_t c = 0; c < D; c++)
+                weights[c] = kept(t, weights[c], UINT32_MAX);
+        }
     }
 }
 
@@ -140,9 +159,13 @@ static void send_one(model_t *m, uint32_t worker)
     }
 }
 
-static void apply_row(model_row_t *row, const sent_t *sent, const float *values)
+static void apply_row(model_row_t *row, uint64_t id, const sent_t *sent, const float *values)
 {
+    uint32_t words[4];
     for (size_t c = 0; c < D; c++) {
+        float g = values[c];
+        if (sent->table == N_TABLES - 1)
+            g = g > CLIP ? CLIP : g < -CLIP ? -CLIP : g;
         if (sent->kind == PSP_PUSH_ASSIGN) {
             row->weights[c] = values[c];
         } else if (sent->kind == PSP_PUSH_DELTA) {
@@ -150,9 +173,15 @@ static void apply_row(model_row_t *row, const sent_t *sent, const float *values)
         } else if (sent->table == 0) {
             row->weights[c] -= sent->rate * values[c];
         } else {
-            row->sums[c] += values[c] * values[c];
-            row->weights[c] += -sent->rate * values[c] / (sqrtf(row->sums[c]) + 1e-10f);
+            row->sums[c] += g * g;
+            row->weights[c] += -sent->rate * g / (sqrtf(row->sums[c]) + 1e-10f);
         }
+        if (c % 8 == 0)
+            psc_rng_row(17, sent->table + 1, id, (uint32_t)c / 8, PSC_RNG_ROUND, row->version,
+                        words);
+        uint32_t random = words[c % 8 / 2] >> (c % 2 * 16) & 0xffff;
+        row->weights[c] =
+            kept(sent->table, row->weights[c], sent->kind == PSP_PUSH_ASSIGN ? UINT32_MAX : random);
     }
     row->present = true;
     row->version++;
@@ -174,7 +203,8 @@ static void replay_push(model_t *m, const sent_t *sent)
                 values[c] = sent->kind == PSP_PUSH_ASSIGN ? sent->rows[j * D + c]
                                                           : values[c] + sent->rows[j * D + c];
         }
-        apply_row(&m->rows[sent->table][sent->index[i]], sent, values);
+        uint32_t index = sent->index[i];
+        apply_row(&m->rows[sent->table][index], m->ids[index], sent, values);
     }
 }
 
