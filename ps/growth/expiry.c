@@ -109,10 +109,10 @@ uint32_t ps_expiry_now(const ps_expiry_t *expiry)
     return expiry->clock;
 }
 
-uint64_t ps_expiry_step(const ps_expiry_t *expiry)
+uint64_t ps_expiry_period(const ps_expiry_t *expiry)
 {
-    uint64_t rare = expiry->kinds[RARE].step, common = expiry->kinds[COMMON].step;
-    return expiry->rule.after == 0 || rare < common ? rare : common;
+    uint64_t life = expiry->kinds[RARE].life; /* never the longer one */
+    return life >= 4 ? life / 4 : 1;
 }
 
 /* ---- the counts of a slot ---- */
@@ -244,6 +244,11 @@ void ps_expiry_remove(ps_expiry_t *expiry, size_t slot, uint32_t update_count, u
     uint32_t *counter = counter_of(&expiry->tallies[slot * KINDS + index], kind,
                                    (uint32_t)(last_clock / kind->step));
     *counter -= *counter != 0;
+}
+
+bool ps_expiry_counts(const ps_expiry_t *expiry)
+{
+    return expiry->tallies != NULL;
 }
 
 uint64_t ps_expiry_live(const ps_expiry_t *expiry, size_t slot)

@@ -69,8 +69,9 @@ void ps_expiry_advance(ps_expiry_t *expiry, uint64_t clock);
 /* The time now as a row's last clock. */
 uint32_t ps_expiry_now(const ps_expiry_t *expiry);
 
-/* Clocks between two passes of whoever frees forgotten rows: a step, at least 1. */
-uint64_t ps_expiry_step(const ps_expiry_t *expiry);
+/* Clocks from one pass to the next of whoever frees forgotten rows: a quarter of the shortest life,
+ * at least 1. */
+uint64_t ps_expiry_period(const ps_expiry_t *expiry);
 
 ps_age_t ps_expiry_judge(const ps_expiry_t *expiry, size_t slot, uint32_t update_count,
                          uint32_t last_clock);
@@ -80,6 +81,9 @@ void ps_expiry_add(ps_expiry_t *expiry, size_t slot, uint32_t update_count, uint
 
 /* A row is about to be changed; nothing is done when it is not live. */
 void ps_expiry_remove(ps_expiry_t *expiry, size_t slot, uint32_t update_count, uint32_t last_clock);
+
+/* Whether there is a floor, and so anything to count. */
+bool ps_expiry_counts(const ps_expiry_t *expiry);
 
 /* Live rows of a slot, as counted; 0 without a floor. */
 uint64_t ps_expiry_live(const ps_expiry_t *expiry, size_t slot);

@@ -9,7 +9,7 @@ psc_status_t ps_serve_goodbye(ps_shard_t *shard, ps_session_t *session, ps_reque
 {
     (void)session;
     ps_session_end(&shard->sessions, request->buffer->peer, request->message.u.goodbye.status);
-    shard->others_changed = true;
+    ps_shard_others_moved(shard);
     request->state = PS_REQUEST_DONE;
     return ps_shard_reply_bare(shard, request->buffer->peer, PSP_GOODBYE,
                                request->message.request.request, NULL, error);

@@ -37,6 +37,17 @@ static psc_status_t reserve(ps_shard_t *shard, uint32_t number, const ps_table_t
     return ps_row_scratch_reserve(&shard->scratch_row, wanted, error);
 }
 
+/* The table, and its companion. */
+static psc_status_t add_to_store(ps_shard_t *shard, const ps_table_t *table, psc_error_t *error)
+{
+    ps_store_t *store = shard->options.store;
+    size_t row_bytes = ps_table_row_bytes(table);
+    psc_status_t st = ps_store_table_add(store, table->number, row_bytes, error);
+    if (st == PSC_OK && ps_growth_shares(table->growth))
+        st = ps_store_table_add(store, table->growth->companion.number, row_bytes, error);
+    return st;
+}
+
 static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t *wanted,
                            ps_table_t **table_out, psc_error_t *error)
 {
@@ -49,14 +60,21 @@ static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t 
     *table = *wanted;
     table->number = (uint16_t)number;
     table->epoch = 1;
-    st = ps_store_table_add(shard->options.store, table->number, ps_table_row_bytes(table), error);
+    st = ps_growth_create(table, &shard->map, shard->options.rank, shard->sessions.time,
+                          shard->options.store, &table->growth, error);
+    if (st == PSC_OK)
+        st = add_to_store(shard, table, error);
     if (st != PSC_OK) {
+        ps_growth_destroy(table->growth, shard->options.store);
         psc_free(table);
         return st;
     }
-    /* All rows of one message are in memory at once: the store may ask for fewer than would fit. */
+    /* All rows of one message are in memory at once, together with those that they share: the store
+     * may ask for fewer than would fit. */
     size_t of_message = psp_rows_per_message(table->dim, shard->options.max_message_bytes);
     size_t of_store = ps_store_max_batch(shard->options.store, table->number);
+    if (ps_growth_shares(table->growth))
+        of_store /= 2;
     table->max_rows = of_message < of_store ? of_message : of_store;
     shard->tables[number] = table;
     *table_out = table;

@@ -34,8 +34,20 @@ static bool too_early(const ps_shard_t *shard, const psp_message_t *message)
            shard->sessions.min_clock < clock - staleness;
 }
 
+/* Counts what was pulled, by state. */
+static void count_rows(ps_shard_t *shard, const uint8_t *states, size_t n, size_t absent)
+{
+    ps_shard_counters_t *counters = &shard->counters;
+    counters->rows_pulled += n;
+    for (size_t i = 0; absent != 0 && i < n; i++) {
+        counters->rows_initial += states[i] == PSP_ROW_INITIAL;
+        counters->growth.pulled_not_admitted += states[i] == PSP_ROW_NOT_ADMITTED;
+        counters->growth.pulled_expired += states[i] == PSP_ROW_EXPIRED;
+    }
+}
+
 static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t absent,
-                           const ps_rows_t *rows, psc_error_t *error)
+                           const ps_growth_rows_t *rows, psc_error_t *error)
 {
     const psp_pull_t *pull = &request->message.u.pull;
     psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
@@ -49,10 +61,11 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     if (st != PSC_OK)
         return st;
     if (pull->n != 0)
-        ps_rows_gather(rows, absent != 0 ? space->states : NULL, out);
+        ps_rows_gather(&rows->rows, absent != 0 ? space->states : NULL, out);
+    if (absent != 0)
+        ps_growth_gather_shared(rows, space->states, out);
     ps_shard_send(shard, request->buffer->peer, buffer);
-    shard->counters.rows_pulled += pull->n;
-    shard->counters.rows_initial += absent;
+    count_rows(shard, space->states, pull->n, absent);
     shard->counters.rows_scanned += pull->scan ? pull->n : 0;
     request->state = PS_REQUEST_DONE;
     return PSC_OK;
@@ -80,15 +93,13 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
                               pull->ids, pull->n, &ready, error);
         if (st != PSC_OK || !ready)
             return st;
-        ps_rows_t rows = {.table = request->table,
-                          .store = shard->options.store,
-                          .scratch = &shard->scratch_row,
-                          .n = pull->n,
-                          .ids = request->space->ids,
-                          .places = request->space->places};
-        size_t absent = ps_rows_inspect(&rows, request->space->states,
-                                        pull->want_versions ? request->space->versions : NULL);
-        if (absent == 0 || request->exact || request->created_seen == request->table->created)
+        ps_growth_rows_t rows = ps_shard_rows(shard, request, pull->n);
+        uint32_t *versions = pull->want_versions ? request->space->versions : NULL;
+        size_t absent = ps_rows_inspect(&rows.rows, request->space->states, versions);
+        if (request->table->growth != NULL)
+            absent = ps_growth_inspect(&rows, request->space->states, versions);
+        if (absent == 0 || request->exact ||
+            request->created_seen == ps_shard_created(request->table))
             return answer(shard, request, absent, &rows, error);
         ps_shard_release(shard, request);
         request->exact = true;

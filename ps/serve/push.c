@@ -50,37 +50,72 @@ static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     return check_values(table, push, error);
 }
 
-/* The rows are there: applies the push. */
-static psc_status_t apply(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+/* Applies a push to rows of a table, or of its companion. some: those of place 0 are left out. */
+static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t rows,
+                             ps_rows_push_t push, bool some, psc_error_t *error)
 {
-    const psp_push_t *message = &request->message.u.push;
-    if (++shard->serial == 0) /* a fresh record's push_seq */
-        shard->serial = 1;
-    ps_rows_t rows = {.table = request->table,
-                      .store = shard->options.store,
-                      .scratch = &shard->scratch_row,
-                      .n = message->n,
-                      .ids = request->space->ids,
-                      .places = request->space->places};
-    ps_rows_push_t push = {.kind = message->kind,
-                           .learning_rate = message->learning_rate,
-                           .step = message->step,
-                           .clock = (uint32_t)request->message.request.clock,
-                           .serial = shard->serial,
-                           .values = (const float *)(const void *)message->rows};
-    ps_rows_claim_t claim;
-    ps_rows_claim(&rows, &push, &claim);
-    request->table->created += claim.created;
-    shard->counters.rows_created += claim.created;
-    shard->counters.rows_padded += claim.padded;
+    ps_rows_claim_t claim = {.repeated = some};
+    if (!some)
+        ps_rows_claim(&rows, &push, &claim);
     if (claim.repeated) {
         psc_status_t st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
         if (st != PSC_OK)
             return st;
-        shard->counters.pushes_merged++;
+        shard->counters.pushes_merged += !some;
     }
+    if (some)
+        ps_rows_claim(&rows, &push, &claim);
+    table->created += claim.created;
+    shard->counters.rows_created += claim.created;
+    shard->counters.rows_padded += claim.padded;
+    if (table->growth != NULL)
+        ps_growth_before_apply(table->growth, &rows);
     ps_rows_apply(&rows, &push);
+    if (table->growth != NULL)
+        ps_growth_after_apply(table->growth, &rows);
     return PSC_OK;
+}
+
+/* The same for a table that grows: some rows come into being, others are not reached. */
+static psc_status_t apply_growing(ps_shard_t *shard, const ps_request_t *request,
+                                  const ps_growth_rows_t *rows, const ps_rows_push_t *push,
+                                  psc_error_t *error)
+{
+    ps_table_t *table = request->table;
+    bool shares = rows->shared.n != 0;
+    ps_growth_push_t growing = {.push = *push,
+                                .kept = request->space->versions,
+                                .redirected = shares ? request->shared_space->versions : NULL};
+    size_t created = 0;
+    size_t missed = ps_growth_admit(rows, &growing, &shard->counters.growth, &created);
+    table->created += created;
+    shard->counters.rows_created += created;
+    ps_rows_t reached = rows->rows, shared = rows->shared;
+    reached.places = growing.kept;
+    shared.places = growing.redirected;
+    psc_status_t st = apply_to(shard, table, reached, *push, missed != 0, error);
+    if (st == PSC_OK && shares && missed != 0)
+        st = apply_to(shard, &table->growth->companion, shared, *push, true, error);
+    return st;
+}
+
+/* The rows are there: applies the push. */
+static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_error_t *error)
+{
+    const psp_push_t *message = &request->message.u.push;
+    ps_table_t *table = request->table;
+    if (++shard->serial == 0) /* a fresh record's push_seq */
+        shard->serial = 1;
+    ps_growth_rows_t rows = ps_shard_rows(shard, request, message->n);
+    ps_rows_push_t push = {.kind = message->kind,
+                           .learning_rate = message->learning_rate,
+                           .step = message->step,
+                           .clock = ps_growth_clock(table->growth, request->message.request.clock),
+                           .serial = shard->serial,
+                           .values = (const float *)(const void *)message->rows};
+    if (table->growth != NULL)
+        return apply_growing(shard, request, &rows, &push, error);
+    return apply_to(shard, table, rows.rows, push, false, error);
 }
 
 psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,

@@ -12,7 +12,7 @@ psc_status_t ps_serve_clock(ps_shard_t *shard, ps_session_t *session, ps_request
     (void)session;
     ps_session_advance(&shard->sessions, request->buffer->peer, request->message.request.clock,
                        request->message.u.clock.progress);
-    shard->others_changed = true;
+    ps_shard_others_moved(shard);
     psp_message_t reply = {
         .kind = PSP_CLOCK_REPLY,
         .u.clock_reply = {.min_clock = shard->sessions.min_clock,

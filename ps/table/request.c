@@ -92,19 +92,21 @@ void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request)
     psc_free(request->bulk);
     if (request->space != NULL)
         put_space(pool, request->space);
+    if (request->shared_space != NULL)
+        put_space(pool, request->shared_space);
     request->next = pool->requests;
     pool->requests = request;
 }
 
-psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_request_t *request, size_t n,
+psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out, size_t n,
                                 psc_error_t *error)
 {
-    if (request->space != NULL)
+    if (*space_out != NULL)
         return PSC_OK;
     for (ps_space_t **link = &pool->spaces; *link != NULL; link = &(*link)->next) {
         if ((*link)->capacity >= n) {
-            request->space = *link;
-            *link = request->space->next;
+            *space_out = *link;
+            *link = (*space_out)->next;
             pool->n_spaces--;
             return PSC_OK;
         }
@@ -123,7 +125,7 @@ psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_request_t *request, 
     space->places = (ps_place_t *)(void *)(space->hashes + capacity);
     space->versions = (uint32_t *)(space->places + capacity);
     space->states = (uint8_t *)(space->versions + capacity);
-    request->space = space;
+    *space_out = space;
     return PSC_OK;
 }
 

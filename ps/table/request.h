@@ -47,10 +47,12 @@ typedef struct ps_request {
     ps_table_t *table; /* pull and push, once found */
     ps_space_t *space; /* while it has a batch */
     ps_batch_t batch;
+    ps_space_t *shared_space; /* the same for the shared rows of its rows' slots; or NULL */
+    ps_batch_t shared;
     bool located;          /* space holds ids and hashes */
-    bool prepared;         /* batch is prepared and must be released */
+    bool prepared;         /* batch (and shared) is prepared and must be released */
     bool exact;            /* a pull that holds places for absent rows too */
-    uint64_t created_seen; /* table->created when the batch was prepared */
+    uint64_t created_seen; /* rows created in the table when the batch was prepared */
     uint32_t busy_tries;
 } ps_request_t;
 
@@ -72,8 +74,8 @@ PSC_MUST_CHECK psc_status_t ps_request_create(ps_request_pool_t *pool, psp_buffe
 /* Gives back buffer and space. Its batch must have been released. Takes. */
 void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request);
 
-/* Makes room for n rows in request->space. Errors: NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_request_t *request,
+/* Makes room for n rows in a space of a request, unless it has it. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out,
                                                size_t n, psc_error_t *error);
 
 /* Frees what is kept. */

@@ -53,12 +53,14 @@ typedef struct ps_table {
     uint32_t expire_floor;      /* rows of a slot */
     bool expire_dry_run;
 
-    size_t max_rows;  /* of one pull or push */
-    uint64_t created; /* rows that came into being; a waiting pull compares it */
+    size_t max_rows;          /* of one pull or push */
+    uint64_t created;         /* rows that came into being; a waiting pull compares it */
+    struct ps_growth *growth; /* of admission and expiry; NULL: with neither (growth.h) */
 } ps_table_t;
 
 /*
- * Checks the options and fills the table from them: number, epoch, max_rows and created excepted.
+ * Checks the options and fills the table from them: number, epoch and what stands below
+ * max_rows excepted.
  * Options without effect (bounds without has_bounds, a sketch without admission) become 0.
  * Errors: INVALID_ARGUMENT, naming the option, its value and what is possible.
  */

@@ -22,6 +22,8 @@ static void recompute(ps_sessions_t *sessions)
             least = session->clock;
     }
     sessions->min_clock = least;
+    if (least != UINT64_MAX && least > sessions->time)
+        sessions->time = least;
 }
 
 psc_status_t ps_sessions_init(ps_sessions_t *sessions, uint32_t n, psc_error_t *error)

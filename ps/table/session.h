@@ -35,6 +35,7 @@ typedef struct ps_sessions {
     uint32_t worst_status;
     uint64_t n_given;
     uint64_t min_clock; /* over all that are not gone; kept by the functions below */
+    uint64_t time;      /* the same, but when all are gone what it was last; never falls */
 } ps_sessions_t;
 
 /* Errors: NO_MEMORY. */

@@ -75,12 +75,16 @@ void ps_shard_destroy(ps_shard_t *shard)
 {
     if (shard == NULL)
         return;
+    ps_sweeper_stop(shard);
     for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n; i++) {
         while (shard->sessions.all[i].head != NULL)
             drop_head(shard, &shard->sessions.all[i]);
     }
-    for (uint32_t i = 0; i < shard->n_tables; i++)
+    for (uint32_t i = 0; i < shard->n_tables; i++) {
+        if (shard->tables[i] != NULL)
+            ps_growth_destroy(shard->tables[i]->growth, shard->options.store);
         psc_free(shard->tables[i]);
+    }
     psc_free(shard->tables);
     ps_row_scratch_clear(&shard->scratch_row);
     ps_rows_merge_space_clear(&shard->merge);
@@ -156,7 +160,10 @@ psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number, uint3
 static psc_status_t locate(ps_shard_t *shard, ps_request_t *request, const uint8_t *ids, size_t n,
                            psc_error_t *error)
 {
-    psc_status_t st = ps_request_reserve(&shard->requests, request, n, error);
+    const ps_growth_t *growth = request->table->growth;
+    psc_status_t st = ps_request_reserve(&shard->requests, &request->space, n, error);
+    if (st == PSC_OK && ps_growth_shares(growth))
+        st = ps_request_reserve(&shard->requests, &request->shared_space, n, error);
     if (st != PSC_OK)
         return st;
     ps_space_t *space = request->space;
@@ -173,8 +180,41 @@ static psc_status_t locate(ps_shard_t *shard, ps_request_t *request, const uint8
             error->id = id;
         return st;
     }
+    if (ps_growth_shares(growth))
+        ps_growth_locate_shared(growth, space->hashes, n, request->shared_space->ids,
+                                request->shared_space->hashes);
     request->located = true;
     return PSC_OK;
+}
+
+/* Asks the store for the rows of a request, and for the ones that they share: all or none. */
+static psc_status_t take_rows(ps_shard_t *shard, ps_request_t *request, ps_batch_mode_t mode,
+                              size_t n, psc_error_t *error)
+{
+    const ps_table_t *table = request->table;
+    ps_space_t *space = request->space;
+    bool scan = request->message.kind == PSP_PULL && request->message.u.pull.scan;
+    request->batch = (ps_batch_t){.table = table->number,
+                                  .mode = mode,
+                                  .n = n,
+                                  .ids = space->ids,
+                                  .hashes = space->hashes,
+                                  .places = space->places,
+                                  .scan = scan};
+    psc_status_t st = ps_store_prepare(shard->options.store, &request->batch, error);
+    if (st != PSC_OK || !ps_growth_shares(table->growth))
+        return st;
+    space = request->shared_space;
+    request->shared = (ps_batch_t){.table = table->growth->companion.number,
+                                   .mode = mode,
+                                   .n = n,
+                                   .ids = space->ids,
+                                   .hashes = space->hashes,
+                                   .places = space->places};
+    st = ps_store_prepare(shard->options.store, &request->shared, error);
+    if (st != PSC_OK)
+        ps_store_release(shard->options.store, &request->batch);
+    return st;
 }
 
 /* Asks the store for the rows; request->prepared tells whether it could. */
@@ -183,16 +223,7 @@ static psc_status_t prepare(ps_shard_t *shard, ps_request_t *request, ps_batch_m
 {
     psc_status_t st = PSC_BUSY;
     if (shard->starving == NULL || shard->starving == request) {
-        ps_space_t *space = request->space;
-        request->batch =
-            (ps_batch_t){.table = request->table->number,
-                         .mode = mode,
-                         .n = n,
-                         .ids = space->ids,
-                         .hashes = space->hashes,
-                         .places = space->places,
-                         .scan = request->message.kind == PSP_PULL && request->message.u.pull.scan};
-        st = ps_store_prepare(shard->options.store, &request->batch, error);
+        st = take_rows(shard, request, mode, n, error);
         if (st == PSC_BUSY && ++request->busy_tries == STARVING_AFTER)
             shard->starving = request;
     }
@@ -209,7 +240,7 @@ static psc_status_t prepare(ps_shard_t *shard, ps_request_t *request, ps_batch_m
         return st;
     request->prepared = true;
     request->busy_tries = 0;
-    request->created_seen = request->table->created;
+    request->created_seen = ps_shard_created(request->table);
     return PSC_OK;
 }
 
@@ -229,7 +260,10 @@ psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request, ps_batch
         if (st != PSC_OK || !request->prepared)
             return st;
     }
-    if (!ps_store_ready(shard->options.store, &request->batch)) {
+    bool ready = ps_store_ready(shard->options.store, &request->batch);
+    if (ready && ps_growth_shares(request->table->growth))
+        ready = ps_store_ready(shard->options.store, &request->shared);
+    if (!ready) {
         shard->counters.waits_rows += request->state != PS_REQUEST_WAIT_ROWS;
         request->state = PS_REQUEST_WAIT_ROWS;
         return PSC_OK;
@@ -238,11 +272,46 @@ psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request, ps_batch
     return PSC_OK;
 }
 
+uint64_t ps_shard_created(const ps_table_t *table)
+{
+    return table->created + (table->growth != NULL ? table->growth->companion.created : 0);
+}
+
+ps_growth_rows_t ps_shard_rows(ps_shard_t *shard, const ps_request_t *request, size_t n)
+{
+    const ps_table_t *table = request->table;
+    ps_growth_rows_t rows = {.hashes = request->space->hashes};
+    rows.rows = (ps_rows_t){.table = table,
+                            .store = shard->options.store,
+                            .scratch = &shard->scratch_row,
+                            .n = n,
+                            .ids = request->space->ids,
+                            .places = request->space->places};
+    if (!ps_growth_shares(table->growth))
+        return rows;
+    rows.shared = rows.rows;
+    rows.shared.table = &table->growth->companion;
+    rows.shared.ids = request->shared_space->ids;
+    rows.shared.places = request->shared_space->places;
+    return rows;
+}
+
+void ps_shard_others_moved(ps_shard_t *shard)
+{
+    shard->others_changed = true;
+    for (uint32_t i = 0; i < shard->n_tables; i++) {
+        if (shard->tables[i] != NULL && shard->tables[i]->growth != NULL)
+            ps_growth_advance(shard->tables[i]->growth, shard->sessions.time);
+    }
+}
+
 void ps_shard_release(ps_shard_t *shard, ps_request_t *request)
 {
     if (!request->prepared)
         return;
     ps_store_release(shard->options.store, &request->batch);
+    if (ps_growth_shares(request->table->growth))
+        ps_store_release(shard->options.store, &request->shared);
     request->prepared = false;
     shard->room_changed = true;
 }
@@ -366,6 +435,7 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
     uint32_t peer = buffer->peer;
     PSC_BUG_ON(peer >= shard->sessions.n);
     shard->counters.bytes_in += buffer->size;
+    shard->handled = true;
     psp_message_t message;
     psc_error_t refusal = PSC_ERROR_INIT;
     psc_status_t st = psp_message_unpack(shard->scratch, buffer->kind, buffer->data, buffer->size,
@@ -407,40 +477,47 @@ static bool waits_for_store(const ps_request_t *request)
            (request->state == PS_REQUEST_WAIT_ROOM || request->state == PS_REQUEST_WAIT_ROWS);
 }
 
-psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *error)
+/* Tries the requests that wait for the store, beginning with another session each time. */
+static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
 {
-    *progress_out = false;
-    if (shard->failure.code != PSC_OK) {
-        if (error != NULL)
-            *error = shard->failure;
-        return shard->failure.code;
-    }
-    bool finished = false;
-    psc_error_t failure = PSC_ERROR_INIT;
-    psc_status_t st = ps_store_poll(shard->options.store, &finished, &failure);
-    if (st != PSC_OK) {
-        fail(shard, &failure);
-        if (error != NULL)
-            *error = shard->failure;
-        return st;
-    }
-    *progress_out = finished;
-    bool retry = finished || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
-    if (shard->n_waiting == 0 || !retry)
-        return PSC_OK;
     shard->room_changed = false;
-    size_t before = shard->n_waiting;
     shard->turn = (shard->turn + 1) % shard->sessions.n;
     for (uint32_t i = 0; i < shard->sessions.n; i++) {
         uint32_t peer = (shard->turn + i) % shard->sessions.n;
         if (!waits_for_store(shard->sessions.all[peer].head))
             continue;
-        st = advance(shard, peer, error);
+        psc_status_t st = advance(shard, peer, error);
         if (st != PSC_OK)
             return st;
     }
-    st = settle(shard, error);
-    *progress_out = finished || shard->n_waiting != before;
+    return settle(shard, error);
+}
+
+psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *error)
+{
+    *progress_out = false;
+    psc_status_t st = shard->failure.code;
+    psc_error_t failure = PSC_ERROR_INIT;
+    bool busy = shard->handled || shard->n_waiting != 0;
+    shard->handled = false;
+    if (st == PSC_OK) {
+        st = ps_store_poll(shard->options.store, progress_out, &failure);
+        if (st == PSC_OK)
+            st = ps_sweeper_step(shard, busy || *progress_out, progress_out, &failure);
+        if (st != PSC_OK)
+            fail(shard, &failure);
+    }
+    if (st != PSC_OK) {
+        if (error != NULL)
+            *error = shard->failure;
+        return st;
+    }
+    bool again = *progress_out || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
+    if (shard->n_waiting == 0 || !again)
+        return PSC_OK;
+    size_t before = shard->n_waiting;
+    st = retry(shard, error);
+    *progress_out |= shard->n_waiting != before;
     return st;
 }
 

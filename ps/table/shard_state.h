@@ -5,9 +5,11 @@
 #define PS_TABLE_SHARD_STATE_H
 
 #include "common/slots.h"
+#include "ps/table/growth.h"
 #include "ps/table/rows.h"
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
+#include "ps/table/sweeper.h"
 
 /* Counters of ps/serve/stats.c; all since the start. */
 typedef struct ps_shard_counters {
@@ -22,6 +24,7 @@ typedef struct ps_shard_counters {
     uint64_t pushes_merged;   /* had duplicate ids */
     uint64_t waits_clock, waits_room, waits_rows;
     uint64_t bytes_in, bytes_out; /* of messages */
+    ps_growth_counters_t growth;
 } ps_shard_counters_t;
 
 struct ps_shard {
@@ -39,9 +42,11 @@ struct ps_shard {
     ps_request_t *starving; /* no other request may take room before this one; or NULL */
     bool room_changed;      /* pins were released since waiting requests were tried */
     bool others_changed;    /* a clock, a barrier or a session moved */
+    bool handled;           /* messages since the last poll */
     uint32_t idle_polls;
     uint32_t turn;       /* session that is tried first at the next poll */
     psc_error_t failure; /* code PSC_OK: the shard works */
+    ps_sweeper_t sweeper;
     ps_shard_counters_t counters;
 };
 
@@ -74,6 +79,16 @@ PSC_MUST_CHECK psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_
 PSC_MUST_CHECK psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request,
                                              ps_batch_mode_t mode, const uint8_t *ids, size_t n,
                                              bool *ready_out, psc_error_t *error);
+
+/* Rows that came into being in a table, and in its companion, since the start. */
+uint64_t ps_shard_created(const ps_table_t *table);
+
+/* The n prepared rows of a pull or push, and those that they share, if the table has such. */
+ps_growth_rows_t ps_shard_rows(ps_shard_t *shard, const ps_request_t *request, size_t n);
+
+/* A clock or a session moved: the tables that grow are told the time, and what waits for other
+ * workers will be tried. */
+void ps_shard_others_moved(ps_shard_t *shard);
 
 /* Releases the rows of a request, if it holds any. */
 void ps_shard_release(ps_shard_t *shard, ps_request_t *request);

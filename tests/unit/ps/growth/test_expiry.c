@@ -44,7 +44,7 @@ static void rare_rows_have_the_shorter_life(void **state)
     ps_expiry_t *expiry = create(1, rule, 11);
     assert_int_equal(ps_expiry_judge(expiry, 0, 2, 0), PS_AGE_EXPIRED);
     assert_int_equal(ps_expiry_judge(expiry, 0, 3, 0), PS_AGE_LIVE);
-    assert_int_equal(ps_expiry_step(expiry), 1);
+    assert_int_equal(ps_expiry_period(expiry), 2);
     ps_expiry_destroy(expiry);
     /* A longer one than the others' makes no difference. */
     rule.rare_after = 1000;
@@ -56,7 +56,7 @@ static void rare_rows_have_the_shorter_life(void **state)
     expiry = create(1, rule, UINT32_MAX);
     assert_int_equal(ps_expiry_judge(expiry, 0, 2, 0), PS_AGE_FORGOTTEN);
     assert_int_equal(ps_expiry_judge(expiry, 0, 3, 0), PS_AGE_LIVE);
-    assert_int_equal(ps_expiry_step(expiry), 20);
+    assert_int_equal(ps_expiry_period(expiry), 80);
     ps_expiry_destroy(expiry);
 }
 
