@@ -19,6 +19,7 @@ typedef struct bench_setup {
     double cold_share; /* of the rows that fit in memory when all are to be cold */
     bool stepwise;     /* our side alone, one measurement for each line of standard input */
     bool json;
+    bool cpu_time;
     const bench_ids_t *given_ids; /* instead of drawn ones, or NULL */
     const size_t *batches;
     size_t n_batches, max_batch;

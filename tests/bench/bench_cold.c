@@ -233,7 +233,8 @@ static psc_status_t compare_cold(cold_t *cold, bool push, bool zipf, psc_error_t
     bench_side_t ours = {.batch = push ? push_ours : pull_ours,
                          .context = cold,
                          .n_batches = cold->keys.n_batches,
-                         .rows = cold->batch};
+                         .rows = cold->batch,
+                         .cpu_time = setup->cpu_time};
     bench_side_t raw = ours;
     raw.batch = push ? push_rocks : pull_rocks;
     size_t warm = (size_t)(3 * setup->cold_share * (double)setup->rows) / cold->batch + 1;
@@ -322,7 +323,8 @@ static psc_status_t compare_tenth(cold_t *cold, const tenth_t *tenth, psc_error_
     bench_side_t ours = {.batch = pull_ours,
                          .context = cold,
                          .n_batches = tenth->warm + setup->repeats * tenth->part,
-                         .rows = cold->batch};
+                         .rows = cold->batch,
+                         .cpu_time = setup->cpu_time};
     bench_side_t raw = ours, plain = ours, all_cold = ours;
     raw.batch = pull_rocks;
     plain.batch = pull_plain;

@@ -152,7 +152,8 @@ static psc_status_t run_batch(hot_t *hot, bool push, bool zipf, psc_error_t *err
     bench_side_t ours = {.batch = push ? push_ours : pull_ours,
                          .context = hot,
                          .n_batches = hot->ids.n / hot->batch,
-                         .rows = hot->batch};
+                         .rows = hot->batch,
+                         .cpu_time = hot->setup->cpu_time};
     bench_side_t plain = ours;
     plain.batch = push ? push_plain : pull_plain;
     bench_result_t result = {.bench = push ? hot->what->push : hot->what->pull,

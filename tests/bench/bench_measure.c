@@ -19,9 +19,17 @@
 #define SETTLE_STEPS 1500
 #define QUIET_SHARE 0.05 /* of a step */
 
+static double process_seconds(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static psc_status_t run(bench_side_t *side, size_t n, double seconds, double *rate_out,
                         psc_error_t *error)
 {
+    double cpu_start = process_seconds();
     uint64_t start = psc_clock_us(), now = start;
     uint64_t end = start + (uint64_t)(seconds * 1e6);
     size_t done = 0;
@@ -34,8 +42,10 @@ static psc_status_t run(bench_side_t *side, size_t n, double seconds, double *ra
         side->n_done++;
         now = psc_clock_us();
     }
-    double took = now > start ? (double)(now - start) * 1e-6 : 1e-6;
-    *rate_out = (double)(done * side->rows) / took;
+    double took = (double)(now - start) * 1e-6;
+    if (side->cpu_time)
+        took = process_seconds() - cpu_start;
+    *rate_out = (double)(done * side->rows) / fmax(took, 1e-6);
     return PSC_OK;
 }
 
@@ -48,13 +58,6 @@ psc_status_t bench_run_batches(bench_side_t *side, size_t n, double *rate_out, p
 {
     *rate_out = 0;
     return n == 0 ? PSC_OK : run(side, n, 0, rate_out, error);
-}
-
-static double process_seconds(void)
-{
-    struct timespec now;
-    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
 void bench_settle(void)

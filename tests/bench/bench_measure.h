@@ -24,6 +24,7 @@ typedef struct bench_side {
     size_t rows;      /* of a batch */
     size_t next;      /* the batch that comes next */
     size_t n_done;    /* batches done so far */
+    bool cpu_time;    /* measure the process's processor time instead of the time that passes */
 } bench_side_t;
 
 /* Runs batches for about so many seconds, at least one. rate_out: rows per second. */

@@ -27,6 +27,7 @@ struct bench_shard {
     psc_slot_map_t map;
     size_t max_batch;
     uint32_t serial;
+    uint64_t step;
     sem_t wake;
     uint64_t *ids, *hashes;
     ps_place_t *places;
@@ -225,6 +226,7 @@ static psc_status_t apply(bench_shard_t *shard, size_t n, ps_rows_push_t push, p
     if (++shard->serial == 0)
         shard->serial = 1;
     push.serial = shard->serial;
+    push.step = ++shard->step;
     ps_rows_claim_t claim;
     ps_rows_claim(&rows, &push, &claim);
     if (claim.repeated) {
@@ -283,7 +285,7 @@ size_t bench_shard_weights_at(void)
 
 size_t bench_shard_row_bytes(const bench_shard_t *shard)
 {
-    return (bench_shard_value_bytes(shard) + 63) / 64 * 64 + PS_INDEX_ROW_BYTES;
+    return ps_store_record_bytes(ps_table_row_bytes(&shard->table)) + PS_INDEX_ROW_BYTES;
 }
 
 psc_status_t bench_shard_memory(const bench_shard_options_t *options, size_t n_rows,
