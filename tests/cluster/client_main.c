@@ -11,6 +11,9 @@
  * client_main hold IDS FOLDER [DIM]
  *     every worker sets rows of its own, makes FOLDER/ready-RANK, calls nothing until FOLDER/go is
  *     there, and then must find its rows as they were
+ * client_main train IDS DIM PASSES PRECISION
+ *     one worker trains rows towards targets by row-wise adagrad, prints for each pass over them
+ *     how far they are, and must come closer
  * client_main refused
  *     what a server refuses comes back in words, and the job goes on
  */
@@ -293,6 +296,59 @@ static void run_hold(embps_client_t *client, size_t n_ids, const char *folder, u
     psc_free(rows);
 }
 
+static float target(uint64_t id, size_t column)
+{
+    return 2 * psc_rng_unit((uint32_t)psc_mix64(id + column)) - 1;
+}
+
+/* One pass over all rows; the mean square of their distance before it. */
+static double train_pass(embps_table_t *table, size_t n_ids, size_t dim, float *rows)
+{
+    enum { STEP = 64 };
+    uint64_t ids[STEP];
+    double squares = 0;
+    for (size_t at = 0; at < n_ids; at += STEP) {
+        size_t n = n_ids - at < STEP ? n_ids - at : STEP;
+        for (size_t i = 0; i < n; i++)
+            ids[i] = id_of(at + i);
+        REQUIRE(embps_pull(table, ids, n, rows, &test_error) == 0);
+        for (size_t i = 0; i < n; i++) {
+            for (size_t c = 0; c < dim; c++) {
+                rows[i * dim + c] -= target(ids[i], c);
+                squares += (double)rows[i * dim + c] * (double)rows[i * dim + c];
+            }
+        }
+        REQUIRE(embps_push(table, EMBPS_GRADIENT, ids, n, rows, 0.3f, &test_error) == 0);
+    }
+    return squares / ((double)n_ids * (double)dim);
+}
+
+static void run_train(embps_client_t *client, size_t n_ids, uint32_t dim, size_t n_passes,
+                      const char *precision)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    options.dim = dim;
+    options.init = "normal";
+    options.optimizer = "rowwise_adagrad";
+    options.precision = precision;
+    REQUIRE(embps_table_open(client, "wide", &options, &table, &test_error) == 0);
+    float *rows = psc_alloc_array((size_t)64 * dim, sizeof *rows);
+    REQUIRE(rows != NULL);
+    double first = 0;
+    double last = 0;
+    for (size_t pass = 0; pass < n_passes; pass++) {
+        uint64_t start = psc_clock_us();
+        last = train_pass(table, n_ids, dim, rows);
+        if (pass == 0)
+            first = last;
+        printf("pass %zu: mean square distance %.5f, %.0f rows/s\n", pass, last,
+               (double)n_ids * 1e6 / (double)(psc_clock_us() - start));
+    }
+    REQUIRE(last < 0.1 * first);
+    psc_free(rows);
+}
+
 static void count(void *context, const char *name, uint64_t counted)
 {
     uint64_t *sum = context;
@@ -367,6 +423,9 @@ int main(int argc, char **argv)
         run_one(client, n_ids, argv[3]);
     else if (strcmp(mode, "hold") == 0 && argc > 3)
         run_hold(client, n_ids, argv[3], argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : D);
+    else if (strcmp(mode, "train") == 0 && argc > 5)
+        run_train(client, n_ids, (uint32_t)strtoul(argv[3], NULL, 10),
+                  (size_t)strtoul(argv[4], NULL, 10), argv[5]);
     else if (strcmp(mode, "many") == 0)
         run_many(client, n_ids);
     else

@@ -12,30 +12,6 @@ fi
 . "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
 cd "$dir"
 
-# Looks at both servers until they are gone; their highest sums in KiB, in peak.
-watch_servers() # DATA
-{
-    local pids=() i key value sum seen=yes
-    peak=(0 0)
-    samples=0
-    await 60 ranks_of embps-server "$1" || return 0
-    mapfile -t pids < <(ranks_of embps-server "$1")
-    while [ $seen = yes ]; do
-        seen=no
-        for i in "${!pids[@]}"; do
-            sum=0
-            while read -r key value _; do
-                case $key in
-                RssAnon: | RssShmem:) sum=$((sum + value)) seen=yes ;;
-                esac
-            done 2>/dev/null <"/proc/${pids[i]}/status" || true
-            [ $sum -le "${peak[i]}" ] || peak[i]=$sum
-        done
-        samples=$((samples + 1))
-        sleep 0.02
-    done
-}
-
 # Ends the job and holds what was seen against the promise.
 check() # NAME MEMORY_MIB
 {
