@@ -30,6 +30,7 @@ enum {
     OPTION_OUT_CONTEXT,
     OPTION_BINARY,
     OPTION_DIM,
+    OPTION_PRECISION,
     OPTION_WINDOW,
     OPTION_NEGATIVE,
     OPTION_SAMPLE,
@@ -43,6 +44,8 @@ enum {
     OPTION_BATCH_WORDS,
     N_OPTIONS
 };
+
+static const char *const precisions[] = {"f32", "bf16", "f16", NULL};
 
 static const psc_option_t template[N_OPTIONS] = {
     [OPTION_CORPUS] = {.name = "corpus",
@@ -80,6 +83,15 @@ static const psc_option_t template[N_OPTIONS] = {
                     .max = PSP_DIM_MAX,
                     .default_value = "100",
                     .help = "Numbers in a vector."},
+    [OPTION_PRECISION] = {.name = "precision",
+                          .argument = "NAME",
+                          .type = PSC_OPTION_TEXT,
+                          .offset = FIELD(precision),
+                          .default_value = "f32",
+                          .choices = precisions,
+                          .help = "How servers keep the numbers: f32, or bf16 or f16 in half the "
+                                  "memory, rounded at random so that small steps count on average. "
+                                  "Training computes with 32 bits, and the files have them."},
     [OPTION_WINDOW] = {.name = "window",
                        .argument = "N",
                        .type = PSC_OPTION_U64,

@@ -16,8 +16,9 @@ typedef struct psw_train_options {
     const char *save_vocab;
     const char *read_vocab;
     const char *log_json;
-    const char *data; /* local only */
-    const char *form; /* "matrix" or "plain" */
+    const char *data;      /* local only */
+    const char *form;      /* "matrix" or "plain" */
+    const char *precision; /* of the tables: "f32", "bf16" or "f16" */
     uint64_t dim, window, negative, min_count, epochs, seed;
     uint64_t batch_words; /* 0: by the number of workers */
     uint64_t threads;     /* local only; 0: one for each core */

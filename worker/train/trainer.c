@@ -10,7 +10,8 @@
  *
  * The second step makes the pipeline invisible to one worker alone: it adds the same float to the
  * same float as the server does, so its rows are, to the last bit, what a pull after the push would
- * have given. Other workers' deltas come one batch later than without a pipeline.
+ * have given (in tables of 16 bits: but for the server's rounding, which is right on average).
+ * Other workers' deltas come one batch later than without a pipeline.
  *
  * Messages move only inside calls of the client, so the loop over windows steps the client every
  * 32 windows while a pull is under way (about every 50 us). The clock ends after the push of t-1
@@ -66,13 +67,14 @@ typedef struct deltas {
 } deltas_t;
 
 psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed,
-                             psw_tables_t *tables_out, psc_error_t *error)
+                             const char *precision, psw_tables_t *tables_out, psc_error_t *error)
 {
     embps_error_t what;
     embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
     psw_tables_t tables;
     options.dim = dim;
     options.seed = seed;
+    options.precision = precision;
     /*
      * Twice the range of the original tool, as gensim has it. On an encyclopedia of 5.6 M words
      * that was worth 0.01 of MEN and 0.01 of WordSim-353 to CBOW at rate 0.025, and 0.005 to

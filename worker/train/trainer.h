@@ -48,11 +48,12 @@ typedef struct psw_trainer_options {
 } psw_trainer_options_t;
 
 /*
- * Opens both tables (dim, seed of the initial values). Collective only in that all workers must ask
- * for the same. Errors: as embps_table_open.
+ * Opens both tables (dim, seed of the initial values, precision as in embps.h, NULL: f32).
+ * Collective only in that all workers must ask for the same. Errors: as embps_table_open.
  */
 PSC_MUST_CHECK psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed,
-                                            psw_tables_t *tables_out, psc_error_t *error);
+                                            const char *precision, psw_tables_t *tables_out,
+                                            psc_error_t *error);
 
 /*
  * Trains all epochs of the builder. On return nothing of this worker is under way.

@@ -41,6 +41,7 @@ static void defaults_are_those_of_the_original_tool(void **state)
     assert_int_equal(options.seed, 1);
     assert_true(options.sample == 1e-3);
     assert_true(options.alpha == 0.025);
+    assert_string_equal(options.precision, "f32");
     assert_false(options.plain || options.binary || options.local || options.quiet);
     assert_int_equal(parse("cbow", "--corpus a --out v", &options, &error), PSC_OK);
     assert_true(options.alpha == 0.05);
@@ -59,10 +60,11 @@ static void the_command_lines_of_the_readme_are_taken(void **state)
     assert_true(options.binary);
     assert_int_equal(parse("skipgram",
                            "--local --threads 2 --data d --memory 512M --corpus a --out v "
-                           "--form plain",
+                           "--form plain --precision bf16",
                            &options, &error),
                      PSC_OK);
     assert_true(options.local && options.plain);
+    assert_string_equal(options.precision, "bf16");
     assert_int_equal(options.threads, 2);
     assert_int_equal(options.memory, 512 << 20);
 }
@@ -90,6 +92,7 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
         {"skipgram", "--corpus a --out v --alpha nan", "alpha"},
         {"skipgram", "--corpus a --out v --alpha 0", "alpha"},
         {"skipgram", "--corpus a --out v --form quick", "matrix"},
+        {"skipgram", "--corpus a --out v --precision f64", "f32, bf16 or f16"},
         {"skipgram", "--corpus a --out v --hs", "hs"},
         {"skipgram", "--corpus a --out v --out-context v", "same file"},
         {"skipgram", "--corpus a --out v --save-vocab v", "same file"},

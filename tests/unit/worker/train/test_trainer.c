@@ -232,7 +232,7 @@ static void check_pipeline(const psw_model_t *model, bool plain)
             assert_int_equal(counts.words, bench.part.words * 3);
             assert_int_equal(counts.total_words, counts.words);
         } else {
-            assert_int_equal(psw_tables_open(client, DIM, 9, &tables, NULL), PSC_OK);
+            assert_int_equal(psw_tables_open(client, DIM, 9, NULL, &tables, NULL), PSC_OK);
             train_plainly(&bench, &tables);
         }
         rows[piped][0] = pull_all(tables.in, n);
@@ -331,14 +331,16 @@ static void a_wish_to_stop_ends_the_training_in_order(void **state)
 }
 
 /* embps-train --local with these words more; its two files. */
-static void run_program(const place_t *place, const char *memory, const char *threads, char **out,
-                        size_t *out_size, char **context, size_t *context_size)
+static void run_program(const place_t *place, const char *precision, const char *memory,
+                        const char *threads, char **out, size_t *out_size, char **context,
+                        size_t *context_size)
 {
     char *argv[] = {"skipgram",      "--local",
                     "--corpus",      (char *)(uintptr_t)place->text,
                     "--out",         (char *)(uintptr_t)place->out,
                     "--out-context", (char *)(uintptr_t)place->context,
                     "--data",        (char *)(uintptr_t)place->data,
+                    "--precision",   (char *)(uintptr_t)precision,
                     "--memory",      (char *)(uintptr_t)memory,
                     "--threads",     (char *)(uintptr_t)threads,
                     "--dim",         "20",
@@ -361,25 +363,29 @@ static void run_program(const place_t *place, const char *memory, const char *th
 static void one_thread_gives_the_same_bytes_whatever_the_memory(void **state)
 {
     (void)state;
-    place_t place;
-    char *out[3], *context[3];
-    size_t out_size[3], context_size[3];
+    static const char *const precisions[] = {"f32", "bf16", "f16"};
     static const char *const memory[] = {"64M", "64M", "8M"};
-    enter(&place);
-    for (int i = 0; i < 3; i++)
-        run_program(&place, memory[i], "1", &out[i], &out_size[i], &context[i], &context_size[i]);
-    for (int i = 1; i < 3; i++) {
-        assert_int_equal(out_size[i], out_size[0]);
-        assert_memory_equal(out[i], out[0], out_size[0]);
-        assert_int_equal(context_size[i], context_size[0]);
-        assert_memory_equal(context[i], context[0], context_size[0]);
+    for (int p = 0; p < 3; p++) {
+        place_t place;
+        char *out[3], *context[3];
+        size_t out_size[3], context_size[3];
+        enter(&place);
+        for (int i = 0; i < 3; i++)
+            run_program(&place, precisions[p], memory[i], "1", &out[i], &out_size[i], &context[i],
+                        &context_size[i]);
+        for (int i = 1; i < 3; i++) {
+            assert_int_equal(out_size[i], out_size[0]);
+            assert_memory_equal(out[i], out[0], out_size[0]);
+            assert_int_equal(context_size[i], context_size[0]);
+            assert_memory_equal(context[i], context[0], context_size[0]);
+        }
+        assert_memory_equal(out[0] + strcspn(out[0], " "), " 20\n", 4);
+        for (int i = 0; i < 3; i++) {
+            psc_free(out[i]);
+            psc_free(context[i]);
+        }
+        leave(&place);
     }
-    assert_memory_equal(out[0] + strcspn(out[0], " "), " 20\n", 4);
-    for (int i = 0; i < 3; i++) {
-        psc_free(out[i]);
-        psc_free(context[i]);
-    }
-    leave(&place);
 }
 
 static void several_threads_train_every_word(void **state)
@@ -389,7 +395,7 @@ static void several_threads_train_every_word(void **state)
     char *out, *context;
     size_t out_size, context_size;
     enter(&place);
-    run_program(&place, "64M", "3", &out, &out_size, &context, &context_size);
+    run_program(&place, "f32", "64M", "3", &out, &out_size, &context, &context_size);
     assert_memory_equal(out + strcspn(out, " "), " 20\n", 4);
     psc_free(out);
     psc_free(context);
