@@ -13,14 +13,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define PS_COLD_KEY_BYTES 14 /* table (2), slot (4), id (8), big-endian */
 
 typedef struct ps_cold_read {
     uint8_t key[PS_COLD_KEY_BYTES];
-    uint8_t *record; /* where the value goes */
-    size_t size;     /* its exact size; another size found is CORRUPT */
-    bool found;      /* out */
+    uint8_t *head;    /* where the first head_size bytes of the record go */
+    uint8_t *body;    /* and the others */
+    size_t head_size; /* at most size */
+    size_t size;      /* of the record, exactly; another size found is CORRUPT */
+    bool found;       /* out; false: head and body are as they were */
 } ps_cold_read_t;
 
 typedef struct ps_cold_write {
@@ -45,7 +48,8 @@ typedef struct ps_cold_ops {
     const char *name;
     /* reads: sorted by key. Errors: IO, CORRUPT; never turned into "not found". */
     psc_status_t (*read)(ps_cold_t *cold, ps_cold_read_t *reads, size_t n, psc_error_t *error);
-    /* All or none. Errors: IO, DISK_FULL. */
+    /* All or none. Never waits for work in the background: BUSY (nothing was written; try again).
+       Errors: IO, DISK_FULL. */
     psc_status_t (*write)(ps_cold_t *cold, const ps_cold_write_t *writes, size_t n,
                           psc_error_t *error);
     /* Errors: IO, CORRUPT (also: a record is shorter than a head). */
@@ -83,10 +87,21 @@ PSC_MUST_CHECK psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_
 
 /* Faults of a memory tier; all zero: none. */
 typedef struct ps_cold_faults {
-    uint64_t fail_read_at;  /* the n-th call that reads or scans fails with IO */
-    uint64_t fail_write_at; /* the n-th write call, and all after it, fail with DISK_FULL */
+    uint64_t fail_read_at;   /* the n-th call that reads or scans fails with IO */
+    uint64_t fail_write_at;  /* the n-th write call, and all after it, fail with DISK_FULL */
+    uint64_t stall_write_at; /* the n-th write call, and as many after it as the next field says, */
+    uint64_t stall_more;     /* are refused with BUSY */
 } ps_cold_faults_t;
 PSC_MUST_CHECK psc_status_t ps_cold_memory_create(const ps_cold_faults_t *faults,
                                                   ps_cold_t **cold_out, psc_error_t *error);
+
+/* Puts a record found into place. */
+static inline void ps_cold_read_fill(ps_cold_read_t *read, const uint8_t *record)
+{
+    memcpy(read->head, record, read->head_size);
+    if (read->size > read->head_size)
+        memcpy(read->body, record + read->head_size, read->size - read->head_size);
+    read->found = true;
+}
 
 #endif

@@ -57,7 +57,7 @@ static psc_status_t memory_read(ps_cold_t *cold, ps_cold_read_t *reads, size_t n
             return psc_error_set(error, PSC_CORRUPT,
                                  "a row in the memory tier has %zu bytes instead of %zu",
                                  entry->size, reads[i].size);
-        memcpy(reads[i].record, entry->record, entry->size);
+        ps_cold_read_fill(&reads[i], entry->record);
     }
     return PSC_OK;
 }
@@ -86,6 +86,10 @@ static psc_status_t memory_write(ps_cold_t *cold, const ps_cold_write_t *writes,
 {
     memory_tier_t *tier = (memory_tier_t *)(void *)cold;
     tier->n_writes++;
+    if (tier->n_writes - tier->faults.stall_write_at <= tier->faults.stall_more &&
+        tier->faults.stall_write_at != 0)
+        return psc_error_set(error, PSC_BUSY, "write %llu to the memory tier has to wait",
+                             (unsigned long long)tier->n_writes);
     if (tier->faults.fail_write_at != 0 && tier->n_writes >= tier->faults.fail_write_at)
         return psc_error_set(error, PSC_DISK_FULL,
                              "write %llu to the memory tier fails, as asked for",

@@ -97,7 +97,7 @@ static psc_status_t read_chunk(rocks_tier_t *tier, ps_cold_read_t *reads, size_t
         size_t size;
         const char *value = rocksdb_pinnableslice_value(values[i], &size);
         if (size == reads[i].size)
-            memcpy(reads[i].record, value, size);
+            ps_cold_read_fill(&reads[i], (const uint8_t *)value);
         else if (st == PSC_OK)
             st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes, not %zu",
                                tier->dir, size, reads[i].size);
@@ -130,7 +130,14 @@ static psc_status_t rocks_write(ps_cold_t *cold, const ps_cold_write_t *writes, 
     }
     char *text = NULL;
     rocksdb_write(tier->db, tier->write_options, tier->batch, &text);
-    return text == NULL ? PSC_OK : rocks_error(error, "writing to", tier->dir, text);
+    if (text == NULL)
+        return PSC_OK;
+    if (strstr(text, "Write stall") != NULL) {
+        rocksdb_free(text);
+        return psc_error_set(error, PSC_BUSY, "writing to %s has to wait for compactions",
+                             tier->dir);
+    }
+    return rocks_error(error, "writing to", tier->dir, text);
 }
 
 /* What an iterator reads is not kept in the cache: point reads need it more. */
@@ -327,6 +334,7 @@ psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_
     rocksdb_readoptions_set_verify_checksums(tier->scan_options, 1);
     rocksdb_readoptions_set_fill_cache(tier->scan_options, 0);
     tier->write_options = rocksdb_writeoptions_create();
+    rocksdb_writeoptions_set_no_slowdown(tier->write_options, 1);
     tier->batch = rocksdb_writebatch_create();
 
     const char *names[] = {"default"};

@@ -1,11 +1,12 @@
 /*
- * The store's I/O thread: read and write jobs, one after another in the order of submission, and
- * their way back to the owner. All memory of jobs is taken at the start: when there is no free job,
- * the owner waits.
+ * The store's I/O thread: read and write jobs, and their way back to the owner. Reads come back in
+ * the order of their submission, and so do all others; a read sees every write that was submitted
+ * before it, but does not wait for one that the cold tier cannot take now. All memory of jobs is
+ * taken at the start: when there is no free job, the owner waits.
  *
  *     job = ps_io_write_job(io);                    // NULL: all under way
  *     ps_io_add_write(io, job, row, size, slot);    // false: full
- *     number = ps_io_submit(io, job);
+ *     ps_io_submit(io, job);
  *     while ((job = ps_io_next(io)) != NULL) ... ps_io_put(io, job);
  *
  * After the first failure every later job fails with the same error, unperformed: a read that came
@@ -19,6 +20,7 @@
 #include "ps/store/store.h"
 
 #define PS_IO_JOB_READS 512
+#define PS_IO_GROUP_READS 8192
 
 typedef struct ps_io ps_io_t;
 
@@ -46,10 +48,12 @@ typedef struct ps_io_job {
     psc_queue_node_t node;
     ps_io_kind_t kind;
     psc_status_t status; /* out */
-    uint64_t number;
+    bool under_way;      /* the owner's: submitted and not back yet */
+    uint64_t number;     /* READ: 1, 2, ... in the order of submission */
     size_t n;            /* reads or writes */
     ps_io_read_t *reads; /* READ: rows of one table, [PS_IO_JOB_READS] */
     size_t record_bytes; /* READ: header and row, as on disk */
+    bool more;           /* READ: the next READ job belongs to it; all of them are read as one */
     ps_io_write_t *writes;
     uint8_t *bytes; /* WRITE: the records */
     size_t used;
@@ -95,9 +99,10 @@ bool ps_io_add_remove(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t
                       uint32_t slot);
 
 /*
- * Takes the job until it comes back. Returns its number: 1, 2, ... While a READ job is under way
- * the thread writes those parts of its rows that come from disk, and the owner leaves these alone:
- * version to last_clock, and the bytes behind the header.
+ * Takes the job until it comes back. Returns a READ job's number. While it is under way the thread
+ * writes those parts of its rows that come from disk, and the owner leaves these alone: version to
+ * last_clock, and the bytes behind the header. READ jobs that are linked by `more` are submitted
+ * one after another and have PS_IO_GROUP_READS reads at most.
  */
 uint64_t ps_io_submit(ps_io_t *io, ps_io_job_t *job);
 
@@ -105,15 +110,26 @@ uint64_t ps_io_submit(ps_io_t *io, ps_io_job_t *job);
  * earlier sync is under way. */
 PSC_MUST_CHECK psc_status_t ps_io_submit_sync(ps_io_t *io, psc_error_t *error);
 
-/* The next finished job, in the order of submission, or NULL. Not for sync: it is put by itself. */
+/* The next finished job, or NULL. Not for sync: it is put by itself. */
 ps_io_job_t *ps_io_next(ps_io_t *io);
 
 /* Sleeps until ps_io_next has something, when anything is under way. */
 void ps_io_wait(ps_io_t *io);
 
-/* Numbers of the last job submitted and the last that came back. */
+/* Numbers of the last READ job submitted and of the last that came back. */
 uint64_t ps_io_submitted(const ps_io_t *io);
 uint64_t ps_io_finished(const ps_io_t *io);
+
+/* Whether nothing at all is under way. */
+bool ps_io_idle(const ps_io_t *io);
+
+/* How often a write found that the cold tier could not take it, for how long writes waited because
+ * of that, and whether one is waiting. Any thread. */
+typedef struct ps_io_stalls {
+    uint64_t n, us;
+    bool now;
+} ps_io_stalls_t;
+ps_io_stalls_t ps_io_stalls(const ps_io_t *io);
 
 /* The first failure, once a job came back with one. */
 const psc_error_t *ps_io_error(const ps_io_t *io);

@@ -474,6 +474,7 @@ static void submit_reads(ps_store_t *store, ps_batch_t *batch)
             ps_store_row(store->base, job->reads[i].place)->flags |=
                 (uint16_t)(number << JOB_SHIFT);
         store->counters.cold_reads += job->n;
+        job->more = store->read_jobs != NULL;
         batch->ticket = ps_io_submit(store->io, job);
     }
 }
@@ -622,8 +623,7 @@ static psc_status_t drain(ps_store_t *store, psc_error_t *error)
 {
     psc_status_t st;
     bool progress;
-    while ((st = ps_store_poll(store, &progress, error)) == PSC_OK &&
-           ps_io_finished(store->io) != ps_io_submitted(store->io))
+    while ((st = ps_store_poll(store, &progress, error)) == PSC_OK && !ps_io_idle(store->io))
         ps_io_wait(store->io);
     return st;
 }
@@ -684,6 +684,9 @@ psc_status_t ps_store_close(ps_store_t *store, bool clean, psc_error_t *error)
 void ps_store_counters(const ps_store_t *store, ps_store_counters_t *counters_out)
 {
     *counters_out = store->counters;
+    ps_io_stalls_t stalls = ps_io_stalls(store->io);
+    counters_out->write_stalls = stalls.n;
+    counters_out->write_stall_us = stalls.us;
     counters_out->rows_hot = 0;
     for (uint32_t i = 0; i < store->n_tables; i++)
         if (store->tables[i] != NULL)

@@ -191,6 +191,7 @@ typedef struct ps_store_counters {
     uint64_t rows_hot, rows_new, hits, misses, evicted, written_back, cold_reads, cold_found;
     uint64_t erased; /* rows removed by ps_store_erase */
     uint64_t bytes_hot, bytes_budget;
+    uint64_t write_stalls, write_stall_us; /* writes that the cold tier could not take at once */
 } ps_store_counters_t;
 void ps_store_counters(const ps_store_t *store, ps_store_counters_t *counters_out);
 

@@ -230,7 +230,6 @@ static void begin_piece(ps_store_scan_t *scan)
     scan->cold.n = 0;
     scan->cold.end = true;
     scan->phase = PHASE_READ;
-    scan->job.number = 0;
     if (scan->table->cold_empty)
         return;
     uint16_t number = scan->table->number;
@@ -313,7 +312,7 @@ psc_status_t ps_store_scan_next(ps_store_scan_t *scan, ps_store_piece_t *piece_o
     if (scan->phase == PHASE_PIECE)
         begin_piece(scan);
     if (scan->phase == PHASE_READ) {
-        if (ps_io_finished(scan->store->io) < scan->job.number)
+        if (scan->job.under_way)
             return psc_error_set(error, PSC_BUSY, "a scan of table %u waits for the disk",
                                  (unsigned)scan->table->number);
         psc_status_t st = check_heads(scan, error);
@@ -380,17 +379,12 @@ psc_status_t ps_store_scan_open(ps_store_t *store, uint16_t number, uint32_t fir
     return PSC_OK;
 }
 
-static bool is_under_way(const ps_store_scan_t *scan)
-{
-    return scan->phase == PHASE_READ && ps_io_finished(scan->store->io) < scan->job.number;
-}
-
 void ps_store_scan_close(ps_store_scan_t *scan)
 {
     if (scan == NULL)
         return;
     scan->closed = true;
-    if (is_under_way(scan))
+    if (scan->job.under_way)
         return; /* until its job comes back */
     scan->store->scan = NULL;
     ps_store_scan_destroy(scan);

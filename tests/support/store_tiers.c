@@ -15,20 +15,23 @@ struct test_tier {
     pthread_mutex_t lock;
     pthread_cond_t opened;
     bool held;       /* guarded by lock */
+    bool stalled;    /* guarded by lock */
     char calls[256]; /* guarded by lock */
     size_t n_calls;  /* guarded by lock */
 };
 
+/* NULL: a write is refused. */
 static ps_cold_t *pass(ps_cold_t *cold, char call)
 {
     test_tier_t *tier = (test_tier_t *)(void *)cold;
     (void)pthread_mutex_lock(&tier->lock);
     while (tier->held)
         (void)pthread_cond_wait(&tier->opened, &tier->lock);
-    if (tier->n_calls < sizeof tier->calls - 1)
+    bool refused = call == 'w' && tier->stalled;
+    if (!refused && tier->n_calls < sizeof tier->calls - 1)
         tier->calls[tier->n_calls++] = call;
     (void)pthread_mutex_unlock(&tier->lock);
-    return tier->inner;
+    return refused ? NULL : tier->inner;
 }
 
 static psc_status_t tier_read(ps_cold_t *cold, ps_cold_read_t *reads, size_t n, psc_error_t *error)
@@ -41,6 +44,8 @@ static psc_status_t tier_write(ps_cold_t *cold, const ps_cold_write_t *writes, s
                                psc_error_t *error)
 {
     ps_cold_t *inner = pass(cold, 'w');
+    if (inner == NULL)
+        return psc_error_set(error, PSC_BUSY, "writes have to wait, as asked for");
     return inner->ops->write(inner, writes, n, error);
 }
 
@@ -93,6 +98,13 @@ void test_tier_hold(test_tier_t *tier, bool hold)
     (void)pthread_mutex_lock(&tier->lock);
     tier->held = hold;
     (void)pthread_cond_broadcast(&tier->opened);
+    (void)pthread_mutex_unlock(&tier->lock);
+}
+
+void test_tier_stall(test_tier_t *tier, bool stall)
+{
+    (void)pthread_mutex_lock(&tier->lock);
+    tier->stalled = stall;
     (void)pthread_mutex_unlock(&tier->lock);
 }
 

@@ -13,7 +13,10 @@ test_tier_t *test_tier_create(ps_cold_t *inner, bool was_empty);
 ps_cold_t *test_tier_cold(test_tier_t *tier);
 /* From now on calls wait, or go on. */
 void test_tier_hold(test_tier_t *tier, bool hold);
-/* Text of the calls so far, one letter each: r, w, s, h (heads are scanned). */
+/* From now on writes are refused with BUSY, or done. */
+void test_tier_stall(test_tier_t *tier, bool stall);
+/* Text of the calls so far, one letter each: r, w, s, h (heads are scanned); none
+   for a write that was refused. */
 const char *test_tier_calls(const test_tier_t *tier);
 /* After the store that used it was closed. */
 void test_tier_destroy(test_tier_t *tier);

@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -48,6 +49,16 @@ static int close_tier(void **state)
 
 /* ---- over every tier ---- */
 
+/* Writes that have to wait are tried again until they do not. */
+static psc_status_t write_all(ps_cold_t *cold, const ps_cold_write_t *writes, size_t n)
+{
+    psc_error_t error = PSC_ERROR_INIT;
+    psc_status_t st;
+    while ((st = cold->ops->write(cold, writes, n, &error)) == PSC_BUSY)
+        (void)sched_yield();
+    return st;
+}
+
 static void write_one(ps_cold_t *cold, uint16_t table, uint32_t slot, uint64_t id, uint8_t fill,
                       size_t size)
 {
@@ -56,14 +67,16 @@ static void write_one(ps_cold_t *cold, uint16_t table, uint32_t slot, uint64_t i
     memset(record, fill, size);
     ps_cold_write_t write = {.record = record, .size = size};
     ps_cold_key(write.key, table, slot, id);
-    psc_error_t error = PSC_ERROR_INIT;
-    assert_int_equal(cold->ops->write(cold, &write, 1, &error), PSC_OK);
+    assert_int_equal(write_all(cold, &write, 1), PSC_OK);
 }
 
 static psc_status_t read_one(ps_cold_t *cold, uint16_t table, uint32_t slot, uint64_t id,
                              uint8_t *record, size_t size, bool *found_out, psc_error_t *error)
 {
-    ps_cold_read_t read = {.record = record, .size = size};
+    /* In two parts, as the store reads it. */
+    size_t head_size = size < 32 ? size : 32;
+    ps_cold_read_t read = {
+        .head = record, .head_size = head_size, .body = record + head_size, .size = size};
     ps_cold_key(read.key, table, slot, id);
     psc_status_t st = cold->ops->read(cold, &read, 1, error);
     *found_out = read.found;
@@ -150,26 +163,30 @@ static void agrees_with_an_array_in_random_batches(void **state)
                 writes[i] = (ps_cold_write_t){.record = record, .size = SIZE};
                 key_of(number, writes[i].key);
             } else {
-                reads[i] = (ps_cold_read_t){.record = record, .size = SIZE, .found = true};
+                reads[i] = (ps_cold_read_t){.head = record,
+                                            .head_size = 8,
+                                            .body = record + 8,
+                                            .size = SIZE,
+                                            .found = true};
                 key_of(number, reads[i].key);
                 memcpy(record, &number, sizeof number); /* whose record, until it is read */
             }
         }
         if (round % 2 == 0) {
-            assert_int_equal(cold->ops->write(cold, writes, n, &error), PSC_OK);
+            assert_int_equal(write_all(cold, writes, n), PSC_OK);
             continue;
         }
         qsort(reads, n, sizeof *reads, compare_keys);
         uint32_t numbers[MAX_BATCH];
         for (size_t i = 0; i < n; i++)
-            numbers[i] = (uint32_t)number_in(reads[i].record);
+            numbers[i] = (uint32_t)number_in(reads[i].head);
         assert_int_equal(cold->ops->read(cold, reads, n, &error), PSC_OK);
         for (size_t i = 0; i < n; i++) {
             assert_int_equal(reads[i].found, latest[numbers[i]] != 0);
             if (!reads[i].found)
                 continue;
-            assert_int_equal(number_in(reads[i].record), latest[numbers[i]]);
-            assert_int_equal(number_in(reads[i].record + SIZE - 8), latest[numbers[i]]);
+            assert_int_equal(number_in(reads[i].head), latest[numbers[i]]);
+            assert_int_equal(number_in(reads[i].body + SIZE - 16), latest[numbers[i]]);
         }
     }
     assert_int_equal(cold->ops->sync(cold, &error), PSC_OK);
@@ -277,7 +294,58 @@ static void memory_writes_all_or_none_when_memory_is_short(void **state)
     }
 }
 
+static void memory_refuses_writes_for_a_while_when_it_is_told_to(void **state)
+{
+    (void)state;
+    ps_cold_faults_t faults = {.stall_write_at = 2, .stall_more = 1};
+    ps_cold_t *cold;
+    psc_error_t error = PSC_ERROR_INIT;
+    uint8_t record[8] = {0};
+    assert_int_equal(ps_cold_memory_create(&faults, &cold, &error), PSC_OK);
+    ps_cold_write_t write = {.record = record, .size = 8};
+    const psc_status_t expected[] = {PSC_OK, PSC_BUSY, PSC_BUSY, PSC_OK, PSC_OK};
+    for (uint64_t i = 0; i < 5; i++) {
+        bool found;
+        ps_cold_key(write.key, 0, 0, i);
+        assert_int_equal(cold->ops->write(cold, &write, 1, &error), expected[i]);
+        assert_int_equal(read_one(cold, 0, 0, i, record, 8, &found, &error), PSC_OK);
+        assert_int_equal(found, expected[i] == PSC_OK);
+    }
+    cold->ops->destroy(cold);
+}
+
 /* ---- RocksDB ---- */
+
+/* A write that RocksDB would have to wait with is refused, and written later: nothing is lost. */
+static void rocks_refuses_writes_rather_than_wait(void **state)
+{
+    ps_cold_t *cold = ((tier_t *)*state)->cold;
+    enum { N = 500, SIZE = 1000 };
+    psc_error_t error = PSC_ERROR_INIT;
+    static uint8_t record[SIZE];
+    ps_cold_write_t *writes = psc_alloc_array(N, sizeof *writes);
+    uint64_t n_batches = 0, n_refused = 0;
+    while (n_refused == 0 && n_batches < 400) { /* it would write 200 MB otherwise */
+        for (uint64_t i = 0; i < N; i++) {
+            writes[i] = (ps_cold_write_t){.record = record, .size = SIZE};
+            ps_cold_key(writes[i].key, 0, 0, n_batches * N + i);
+        }
+        psc_status_t st;
+        while ((st = cold->ops->write(cold, writes, N, &error)) == PSC_BUSY) {
+            assert_non_null(strstr(error.message, ((tier_t *)*state)->folder));
+            n_refused++;
+        }
+        assert_int_equal(st, PSC_OK);
+        n_batches++;
+    }
+    assert_true(n_refused != 0);
+    for (uint64_t id = 0; id < n_batches * N; id += 97) {
+        bool found;
+        assert_int_equal(read_one(cold, 0, 0, id, record, SIZE, &found, &error), PSC_OK);
+        assert_true(found);
+    }
+    psc_free(writes);
+}
 
 static void rocks_is_in_use_while_another_has_it_open(void **state)
 {
@@ -396,6 +464,9 @@ int main(void)
         OVER_ALL(scans_heads_in_order_and_without_what_was_removed),
         cmocka_unit_test(memory_fails_when_it_is_told_to),
         cmocka_unit_test(memory_writes_all_or_none_when_memory_is_short),
+        cmocka_unit_test(memory_refuses_writes_for_a_while_when_it_is_told_to),
+        cmocka_unit_test_setup_teardown(rocks_refuses_writes_rather_than_wait, open_rocks,
+                                        close_tier),
         cmocka_unit_test_setup_teardown(rocks_is_in_use_while_another_has_it_open, open_rocks,
                                         close_tier),
         cmocka_unit_test_setup_teardown(rocks_keeps_rows_over_a_reopening_and_says_it_is_not_empty,

@@ -25,6 +25,7 @@ static const uint16_t table_numbers[N_TABLES] = {0, 7, 65535, 300};
 typedef struct world {
     test_random_t random;
     ps_store_t *store;
+    test_tier_t *tier;                /* whose writes are refused now and then; or NULL */
     uint32_t counts[N_TABLES][N_IDS]; /* changes of each row so far; 0: absent */
     uint64_t born[N_TABLES][N_IDS];   /* n_done when it was made */
     test_request_t requests[N_SESSIONS];
@@ -124,8 +125,11 @@ static void erase_rows(world_t *world, test_request_t *request)
     psc_error_t error = PSC_ERROR_INIT;
     size_t t = table_index(request->batch.table);
     psc_status_t st;
-    while ((st = ps_store_erase(world->store, &request->batch, &error)) == PSC_BUSY)
+    while ((st = ps_store_erase(world->store, &request->batch, &error)) == PSC_BUSY) {
+        if (world->tier != NULL)
+            test_tier_stall(world->tier, false);
         assert_int_equal(test_wait(world->store, &error), PSC_OK);
+    }
     assert_int_equal(st, PSC_OK);
     for (size_t i = 0; i < request->batch.n; i++) {
         world->n_erased += world->counts[t][request->numbers[i]] != 0;
@@ -249,6 +253,8 @@ static void run_world(world_t *world, uint64_t n_requests)
             break;
         if (draw(world, 3) != 0)
             moved |= step_sweep(world);
+        if (world->tier != NULL) /* never while nothing moves: it might not pass */
+            test_tier_stall(world->tier, moved && draw(world, 3) == 0);
         if (!moved)
             assert_int_equal(test_wait(world->store, &error), PSC_OK);
         else
@@ -295,11 +301,15 @@ static void agrees_with_a_dictionary_over_the_memory_tier(void **state)
     ps_cold_t *inner = test_cold_memory(0, 0);
     test_tier_t *tier = test_tier_create(inner, true);
     world->store = test_store_open(test_tier_cold(tier));
+    world->tier = tier;
     add_tables(world->store);
     run_world(world, 1500);
+    test_tier_stall(tier, false);
+    world->tier = NULL;
     ps_store_counters_t counters;
     ps_store_counters(world->store, &counters);
     assert_true(counters.evicted > 0 && counters.cold_found > 0);
+    assert_true(counters.write_stalls > 0);
     assert_true(world->n_sweeps > 3 && world->n_erased > 0 && counters.erased > 0);
     test_store_close(world->store);
     test_tier_destroy(tier);

@@ -105,7 +105,7 @@ static void walks_over_many_windows_of_rows_in_both_tiers(void **state)
     (void)state;
     enum { N = 90000 };
     char *folder = test_scratch_create();
-    ps_store_t *store = open_rocks(folder, 4);
+    ps_store_t *store = open_rocks(folder, 32);
     bool *given = psc_alloc_zeroed(N, sizeof *given);
     make_rows(store, 0, N);
     ps_store_counters_t counters;
@@ -115,7 +115,7 @@ static void walks_over_many_windows_of_rows_in_both_tiers(void **state)
     for (size_t id = 0; id < N; id++)
         assert_true(given[id]);
     test_store_close(store);
-    store = open_rocks(folder, 4); /* all of them cold */
+    store = open_rocks(folder, 32); /* all of them cold */
     assert_int_equal(count_rows(store, 0, PSC_SLOT_COUNT, NULL), N);
     test_store_close(store);
     psc_free(given);
