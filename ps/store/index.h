@@ -1,5 +1,5 @@
 /*
- * id -> place of one table's rows in memory, about 7 bytes a row. Any uint64 is an id. The ids
+ * id -> place of one table's rows in memory, 7.5 bytes a row. Any uint64 is an id. The ids
  * themselves are not kept here but read from the rows' headers.
  */
 #ifndef PS_STORE_INDEX_H
@@ -9,7 +9,7 @@
 
 typedef struct ps_index ps_index_t;
 
-/* What a row costs here at the most, once a table has more than a few; for budgets. */
+/* What a row costs here at the most, once a table has some thousands; for budgets. */
 #define PS_INDEX_ROW_BYTES 12
 
 /* base: of the region that places refer to; borrowed. Errors: NO_MEMORY. Gives. */
@@ -34,5 +34,7 @@ void ps_index_remove(ps_index_t *index, uint64_t hash, ps_place_t place);
 size_t ps_index_count(const ps_index_t *index);
 /* Memory it takes now, without the allocator's own. */
 size_t ps_index_bytes(const ps_index_t *index);
+/* Rows that the last insertion or removal moved to another group. */
+size_t ps_index_moved(const ps_index_t *index);
 
 #endif
