@@ -85,7 +85,7 @@ static embps_table_t *open_table(embps_client_t *client, const char *name, const
 }
 
 /* Tables whose rows are only compared between numbers of servers and sizes of memory. */
-#define N_OTHERS 4
+#define N_OTHERS 6
 static void open_others(embps_client_t *client, embps_table_t *others[N_OTHERS])
 {
     others[0] = open_table(client, "adagrad rows", "adagrad");
@@ -105,6 +105,17 @@ static void open_others(embps_client_t *client, embps_table_t *others[N_OTHERS])
     options.state_precision = "bf16";
     options.per_row_steps = true;
     REQUIRE(embps_table_open(client, "adam rows", &options, &others[3], &test_error) == 0);
+    options.state_precision = "f32";
+    options.admit_after = 3;
+    options.admit_counters = 16;
+    options.admit_shared = true;
+    REQUIRE(embps_table_open(client, "late rows", &options, &others[4], &test_error) == 0);
+    options.admit_shared = false;
+    options.admit_after = 2;
+    options.expire_after = 3;
+    options.expire_rare_after = 1;
+    options.expire_rare_below = 2;
+    REQUIRE(embps_table_open(client, "short rows", &options, &others[5], &test_error) == 0);
 }
 
 /* What the servers must have made of a push with sgd. */
@@ -153,8 +164,8 @@ static void settle(pending_t *pull)
     pull->request = NULL;
 }
 
-static void run_calls(embps_table_t *table, embps_table_t *others[N_OTHERS], float (*rows)[D],
-                      size_t n_ids)
+static void run_calls(embps_client_t *client, embps_table_t *table, embps_table_t *others[N_OTHERS],
+                      float (*rows)[D], size_t n_ids)
 {
     static pending_t pull;
     random_t random = {.key = 99};
@@ -181,6 +192,9 @@ static void run_calls(embps_table_t *table, embps_table_t *others[N_OTHERS], flo
             REQUIRE(embps_push(others[t], call % 8 != 7 ? EMBPS_GRADIENT : EMBPS_DELTA, ids, n,
                                &values[0][0], rate, &test_error) == 0);
         model_push(rows, kind, indexes, n, values, rate);
+        uint64_t progress;
+        if (call % 8 == 0)
+            REQUIRE(embps_clock(client, 0, &progress, &test_error) == 0);
     }
     settle(&pull);
 }
@@ -193,22 +207,26 @@ static void run_one(embps_client_t *client, size_t n_ids, const char *path)
     uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
     float(*rows)[D] = psc_alloc_array(n_ids, sizeof *rows);
     float(*got)[D] = psc_alloc_array(n_ids, sizeof *got);
-    REQUIRE(ids != NULL && rows != NULL && got != NULL);
+    uint8_t *states = psc_alloc(n_ids);
+    REQUIRE(ids != NULL && rows != NULL && got != NULL && states != NULL);
     for (size_t i = 0; i < n_ids; i++)
         ids[i] = id_of(i);
     REQUIRE(embps_pull(table, ids, n_ids, &rows[0][0], &test_error) == 0);
-    run_calls(table, others, rows, n_ids);
+    run_calls(client, table, others, rows, n_ids);
     REQUIRE(embps_pull(table, ids, n_ids, &got[0][0], &test_error) == 0);
     REQUIRE(memcmp(got, rows, n_ids * sizeof *rows) == 0);
     FILE *file = fopen(path, "wb");
     REQUIRE(file != NULL);
     REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
     for (size_t t = 0; t < N_OTHERS; t++) {
-        REQUIRE(embps_pull(others[t], ids, n_ids, &got[0][0], &test_error) == 0);
+        REQUIRE(embps_pull_states(others[t], ids, n_ids, &got[0][0], states, EMBPS_PULL_SCAN,
+                                  &test_error) == 0);
         REQUIRE(fwrite(got, sizeof *got, n_ids, file) == n_ids);
+        REQUIRE(fwrite(states, 1, n_ids, file) == n_ids);
     }
     REQUIRE(fclose(file) == 0);
     psc_free(ids);
+    psc_free(states);
     psc_free(rows);
     psc_free(got);
 }

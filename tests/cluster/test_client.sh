@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The public calls over mpirun with embps-server: numbers of servers and workers, few rows, errors.
 # With one worker the rows must have the same bits for 1, 2 and 3 servers, in local mode, and with so
-# little memory that most of them lie on disk: rows of 32 and of 16 bits.
+# little memory that most of them lie on disk: rows of 32 and of 16 bits, that are admitted late, that
+# expire.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2

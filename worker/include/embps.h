@@ -218,22 +218,29 @@ typedef struct embps_table_options {
     bool has_pad; /* row pad_id is zeros; gradients and deltas leave it, EMBPS_ASSIGN sets it */
     uint64_t pad_id;
 
-    /* Admission: the push of a row that creates it, 2 to 255; 0 (default) and 1: the first. */
+    /* Admission: the push of a row that creates it, 2 to 255; 0 (default) and 1: the first.
+     * Duplicates in one push count once; EMBPS_ASSIGN creates a row at once. Pushes are estimated
+     * by a sketch, which counts a row at least as often as it was pushed. */
     uint32_t admit_after;
-    /* Until then its pushes go to, and its pulls read, a row that it shares with others; false
-     * (default): pushes are dropped and counted, and pulls read the initial value. */
+    /* Until then its pushes go to, and its pulls read, a row that it shares with others, and it
+     * begins with that row's weights; false (default): pushes are dropped and counted, and pulls
+     * read the initial value. */
     bool admit_shared;
     /* Counters that estimate the pushes, for each of the 16,384 slots: a power of two from 16 to
-     * 65,536. 0 (default): 512 */
+     * 65,536, a byte each, of the servers' memory. 0 (default): 512 */
     uint32_t admit_counters;
 
-    /* Expiry: a row whose last push is more than this many clocks ago. 0 (default): never */
+    /* Expiry: a row whose last push is more than this many clocks ago, by the clock of the slowest
+     * worker. Its next push begins it anew, with its initial value and nothing of the old one. It
+     * is told as EMBPS_ROW_EXPIRED for as many clocks again; then it is freed some time, and as if
+     * it had never been. 0 (default): never */
     uint64_t expire_after;
     /* The same for rows with fewer updates than expire_rare_below. Both or neither. Default 0 */
     uint64_t expire_rare_after;
     uint32_t expire_rare_below;
-    uint32_t expire_floor; /* rows of each of the 16,384 slots that are left. Default 0 */
-    bool expire_dry_run;   /* rows are only counted and stay. Default false */
+    /* So many rows of each of the 16,384 slots never expire: those pushed last. Default 0 */
+    uint32_t expire_floor;
+    bool expire_dry_run; /* rows are only counted and stay. Default false */
 } embps_table_options_t;
 
 #define EMBPS_TABLE_OPTIONS_DEFAULT                                                                \
@@ -283,7 +290,8 @@ typedef enum embps_row_state {
     EMBPS_ROW_PRESENT = 0,
     EMBPS_ROW_INITIAL = 1,      /* never pushed: its initial value */
     EMBPS_ROW_NOT_ADMITTED = 2, /* pushed, but not often enough to be kept (admit_after): its
-                                   initial value, or that of the shared row */
+                                   initial value; with admit_shared any row not kept yet: the value
+                                   of the shared row */
     EMBPS_ROW_EXPIRED = 3,      /* not pushed for too long (expire_after): its initial value */
 } embps_row_state_t;
 
