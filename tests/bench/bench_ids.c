@@ -1,8 +1,10 @@
 /*
  * Sequences of rows for benchmarks.
  *
- * Zipf's law is drawn from the table of its sums (one double a row, searched by halves): exact for
- * every rank. Ranks are given to rows by a random permutation, so that frequent rows lie anywhere.
+ * Zipf's law (exponent 1) is drawn by rejection from its continuous form (Hoermann and Derflinger
+ * 1996, "Rejection-inversion to generate variates from monotone discrete distributions"): exact,
+ * and without tables, so that it does for tables far larger than memory. Ranks are given to rows by
+ * multiplication modulo their number, so that frequent rows lie apart.
  * With shift_at the rank is moved on by a random number from time to time: what is asked for keeps
  * its distribution within a batch, duplicates included, but no row stays frequent, so that nothing
  * is worth keeping in memory.
@@ -19,6 +21,7 @@
 #include "common/rng.h"
 #include "common/slots.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,76 +49,76 @@ void bench_ids_clear(bench_ids_t *ids)
     *ids = (bench_ids_t){0};
 }
 
-/* sums[k]: probability of the ranks 0 .. k. */
-static void sum_zipf(double *sums, size_t n)
+/* What drawing by Zipf's law needs to know, and the stream it draws from. */
+typedef struct zipf {
+    double first, last; /* ln(1.5) - 1 and ln(n + 0.5) */
+    double sure;        /* what is no further above x than this is accepted at once */
+    size_t n;
+    uint64_t key, at;
+} zipf_t;
+
+static zipf_t start_zipf(size_t n, uint64_t key)
 {
-    double sum = 0;
-    for (size_t k = 0; k < n; k++) {
-        sum += 1.0 / (double)(k + 1);
-        sums[k] = sum;
-    }
-    for (size_t k = 0; k < n; k++)
-        sums[k] /= sum;
+    return (zipf_t){.first = log(1.5) - 1,
+                    .last = log((double)n + 0.5),
+                    .sure = 2 - exp(log(2.5) - 0.5),
+                    .n = n,
+                    .key = key};
 }
 
-static size_t find_rank(const double *sums, size_t n, double unit)
+/* A rank from 0; k comes with a probability proportional to 1 / (k + 1). */
+static size_t draw_rank(zipf_t *zipf)
 {
-    size_t low = 0, high = n - 1;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sums[middle] <= unit)
-            low = middle + 1;
-        else
-            high = middle;
+    for (;;) {
+        double unit = (double)(psc_rng_at(zipf->key, zipf->at++) >> 11) * 0x1p-53;
+        double u = zipf->last + unit * (zipf->first - zipf->last);
+        double x = exp(u), k = floor(x + 0.5);
+        k = fmin(fmax(k, 1), (double)zipf->n);
+        if (k - x <= zipf->sure || u >= log(k + 0.5) - 1 / k)
+            return (size_t)k - 1;
     }
-    return low;
 }
 
-static void permute(uint32_t *order, size_t n, uint64_t key)
+static size_t common_divisor(size_t a, size_t b)
 {
-    for (size_t i = 0; i < n; i++)
-        order[i] = (uint32_t)i;
-    for (size_t i = n; i > 1; i--) {
-        size_t j = (size_t)(psc_rng_at(key, i) % i);
-        uint32_t other = order[j];
-        order[j] = order[i - 1];
-        order[i - 1] = other;
+    while (b != 0) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
     }
+    return a;
+}
+
+/* rank * this mod n is a different row for every rank, and neighbours come to lie far apart. */
+static size_t choose_stride(size_t n)
+{
+    size_t stride = (size_t)((double)n * 0.6180339887) | 1;
+    while (common_divisor(stride, n) != 1)
+        stride += 2;
+    return stride;
 }
 
 psc_status_t bench_ids_draw(const bench_draw_t *draw, bench_ids_t *ids_out, psc_error_t *error)
 {
-    size_t n_rows = draw->n_rows;
+    size_t n_rows = draw->n_rows, stride = choose_stride(n_rows);
     psc_status_t st = reserve(draw->n_ids, ids_out, error);
     if (st != PSC_OK)
         return st;
-    double *sums = draw->zipf ? psc_alloc_array(n_rows, sizeof *sums) : NULL;
-    uint32_t *order = draw->zipf ? psc_alloc_array(n_rows, sizeof *order) : NULL;
-    if (draw->zipf && (sums == NULL || order == NULL)) {
-        psc_free(sums);
-        psc_free(order);
-        bench_ids_clear(ids_out);
-        return no_memory(draw->n_ids, error);
-    }
-    if (draw->zipf) {
-        sum_zipf(sums, n_rows);
-        permute(order, n_rows, psc_rng_stream(draw->seed, 1, 0));
-    }
-    uint64_t key = psc_rng_stream(draw->seed, 2, 0), shifts = psc_rng_stream(draw->seed, 3, 0);
+    uint64_t even = psc_rng_stream(draw->seed, 1, 0), shifts = psc_rng_stream(draw->seed, 2, 0);
+    zipf_t zipf = start_zipf(n_rows, psc_rng_stream(draw->seed, 3, 0));
     for (size_t i = 0; i < draw->n_ids; i++) {
-        uint64_t bits = psc_rng_at(key, i);
-        size_t row = (size_t)(bits % n_rows);
+        size_t row;
         if (draw->zipf) {
-            size_t rank = find_rank(sums, n_rows, (double)(bits >> 11) * 0x1p-53);
+            size_t rank = draw_rank(&zipf);
             if (draw->shift_at != 0)
                 rank = (rank + (size_t)(psc_rng_at(shifts, i / draw->shift_at) % n_rows)) % n_rows;
-            row = order[rank];
+            row = rank * stride % n_rows;
+        } else {
+            row = (size_t)(psc_rng_at(even, i) % n_rows);
         }
         ids_out->rows[i] = (uint32_t)row;
         ids_out->ids[i] = bench_row_id(row);
     }
-    psc_free(sums);
-    psc_free(order);
     return PSC_OK;
 }
 

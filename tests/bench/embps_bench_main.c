@@ -18,6 +18,7 @@ static const struct {
 } commands[] = {
     {"kernel", bench_kernel, "the arithmetic of training, on one core"},
     {"store", bench_store, "the row store beside a plain array and raw RocksDB, on one core"},
+    {"grow", bench_grow, "the row store while its table outgrows its memory"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

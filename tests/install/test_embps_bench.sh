@@ -66,3 +66,15 @@ if "$bench" store --bench store.bogus 2>/dev/null || "$bench" store --batch 0 2>
     echo "a wrong option of store was accepted"
     exit 1
 fi
+
+# A table that outgrows its memory: a heading and one line of ten numbers for each size.
+"$bench" grow --rows 5000 --first 1000 --dim 8 --memory 8M --batch 64 --seconds 0.001 --dir "$folder" >"$folder/csv" || {
+    echo "embps-bench grow failed"
+    exit 1
+}
+if [ "$(cut -d, -f1 "$folder/csv" | tr '\n' ' ')" != "rows 1000 2000 5000 " ] ||
+    grep -vqE '^([^,]+,){9}[^,]+$' "$folder/csv"; then
+    echo "wrong CSV:"
+    cat "$folder/csv"
+    exit 1
+fi
