@@ -231,12 +231,96 @@ static void the_step_of_a_push_corrects_the_bias_of_adam(void **state)
     fixture_close(&f);
 }
 
+/* Pushes 1 to a row of one id and returns its state, with its first weight in *weight_out. */
+static uint8_t push_and_look(embps_table_t *table, uint64_t id, float *weight_out)
+{
+    const float ones[D] = {1, 1, 1, 1, 1, 1, 1};
+    float row[D];
+    uint8_t state;
+    assert_int_equal(embps_push(table, EMBPS_DELTA, &id, 1, ones, 0, NULL), 0);
+    assert_int_equal(embps_pull_states(table, &id, 1, row, &state, 0, NULL), 0);
+    *weight_out = row[0];
+    return state;
+}
+
+static void a_pull_tells_which_rows_are_not_admitted_and_which_expired(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = D;
+    options.init = "constant";
+    options.n_init_params = 1;
+    options.init_params[0] = 0.5;
+    options.admit_after = 3;
+    options.expire_after = 2;
+    embps_table_t *table = open_table(f.client, "guests", &options);
+    const uint64_t id = 77;
+    float weight, row[D];
+    uint8_t is;
+    assert_int_equal(push_and_look(table, id, &weight), EMBPS_ROW_NOT_ADMITTED);
+    assert_true(weight == 0.5F);
+    assert_int_equal(push_and_look(table, id, &weight), EMBPS_ROW_NOT_ADMITTED);
+    assert_true(weight == 0.5F);
+    assert_int_equal(push_and_look(table, id, &weight), EMBPS_ROW_PRESENT);
+    assert_true(weight == 1.5F);
+    assert_int_equal(counted(f.client, "rows.pulled_not_admitted"), 2);
+    assert_int_equal(counted(f.client, "rows.pushed_not_admitted"), 2);
+    for (int clock = 0; clock < 3; clock++)
+        assert_int_equal(embps_clock(f.client, 0, NULL, NULL), 0);
+    assert_int_equal(embps_pull_states(table, &id, 1, row, &is, 0, NULL), 0);
+    assert_int_equal(is, EMBPS_ROW_EXPIRED);
+    assert_true(row[0] == 0.5F);
+    assert_int_equal(counted(f.client, "rows.pulled_expired"), 1);
+    assert_int_equal(push_and_look(table, id, &weight), EMBPS_ROW_PRESENT); /* begins anew */
+    assert_true(weight == 1.5F);
+    fixture_close(&f);
+}
+
+static void rules_for_gradients_and_weights_hold_in_their_order(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = 2;
+    options.clip_value = 4;
+    options.clip_norm = 2.5;
+    options.l2 = 0.5;
+    options.has_bounds = true;
+    options.weight_min = -2.25;
+    options.weight_max = 5;
+    options.has_pad = true;
+    options.pad_id = 9;
+    options.precision = "bf16";
+    embps_table_t *table = open_table(f.client, "rules", &options);
+    const uint64_t ids[2] = {8, 9};
+    const float assigned[2][2] = {{1, 6}, {0.25F, 7}}; /* 6 and 7 are above the bound */
+    const float gradients[2][2] = {{100, 3}, {100, 3}};
+    float rows[2][2];
+    assert_int_equal(embps_push(table, EMBPS_ASSIGN, ids, 2, &assigned[0][0], 0, NULL), 0);
+    assert_int_equal(embps_pull(table, ids, 2, &rows[0][0], NULL), 0);
+    assert_true(rows[0][0] == 1 && rows[0][1] == 5);
+    assert_true(rows[1][0] == 0.25F);
+    /* (100, 3) -> (4, 3), of norm 5 -> (2, 1.5) -> + (0.5, 2.5) = (2.5, 4). */
+    assert_int_equal(embps_push(table, EMBPS_GRADIENT, ids, 2, &gradients[0][0], 0.5F, NULL), 0);
+    assert_int_equal(embps_pull(table, ids, 2, &rows[0][0], NULL), 0);
+    assert_true(rows[0][0] == -0.25F && rows[0][1] == 3);
+    assert_int_equal(embps_push(table, EMBPS_GRADIENT, ids, 2, &gradients[0][0], 100, NULL), 0);
+    assert_int_equal(embps_pull(table, ids, 2, &rows[0][0], NULL), 0);
+    assert_true(rows[0][0] == -2.25F && rows[0][1] == -2.25F);
+    assert_true(rows[1][0] == 0.25F);
+    assert_int_equal(counted(f.client, "rows.pushed_pad"), 2);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(options_of_tables_may_come_from_another_header),
         cmocka_unit_test(a_pull_tells_which_rows_were_never_pushed),
         cmocka_unit_test(a_scan_leaves_the_rows_in_use_in_memory),
+        cmocka_unit_test(a_pull_tells_which_rows_are_not_admitted_and_which_expired),
+        cmocka_unit_test(rules_for_gradients_and_weights_hold_in_their_order),
         cmocka_unit_test(the_step_of_a_push_corrects_the_bias_of_adam),
     };
     return cmocka_run_group_tests_name("table_api", tests, NULL, NULL);
