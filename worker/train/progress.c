@@ -35,6 +35,8 @@ struct psw_progress {
     double speed;      /* words a second, smoothed */
     uint64_t speed_us; /* when it was taken */
     uint64_t speed_words;
+    psw_train_counts_t last; /* as reported last, for a run that does not reach its end */
+    uint64_t last_us;
 };
 
 /* What a line says. */
@@ -176,6 +178,8 @@ void psw_progress_update(psw_progress_t *progress, const psw_train_counts_t *cou
                          uint64_t now_us)
 {
     take_speed(progress, counts, now_us);
+    progress->last = *counts;
+    progress->last_us = now_us;
     track_t *shown = &progress->shown, *logged = &progress->logged;
     if (progress->options.stream != NULL && now_us - shown->last_us >= shown->period_us) {
         figures_t now = figure(progress, shown, counts, now_us);
@@ -230,7 +234,11 @@ void psw_progress_destroy(psw_progress_t *progress)
         return;
     if (progress->open_line)
         (void)fputc('\n', progress->options.stream);
-    if (progress->json != NULL)
+    if (progress->json != NULL) { /* not finished: the last figures that were reported stay so */
+        track_t whole = {.last_us = progress->options.now_us};
+        figures_t now = figure(progress, &whole, &progress->last, progress->last_us);
+        log_line(progress, "stopped", &progress->last, &now);
         (void)fclose(progress->json);
+    }
     psc_free(progress);
 }

@@ -3,7 +3,8 @@
  *
  * On a terminal one line that is written over; otherwise a line every few seconds. With a JSON file
  * a line a second: {"event":"progress","time_s":..,"done":..,"words":..,"words_per_s":..,"rate":..,
- * "loss":..,"rows":..,"bytes_in":..,"bytes_out":..,"left_s":..}, and one with "event":"done" last.
+ * "loss":..,"rows":..,"bytes_in":..,"bytes_out":..,"left_s":..}, and one with "event":"done" last, or with
+ * "event":"stopped" and the last figures known where a signal or an error ended the training.
  */
 #ifndef WORKER_TRAIN_PROGRESS_H
 #define WORKER_TRAIN_PROGRESS_H
@@ -35,7 +36,8 @@ PSC_MUST_CHECK psc_status_t psw_progress_finish(psw_progress_t *progress,
                                                 const psw_train_counts_t *counts, uint64_t now_us,
                                                 psc_error_t *error);
 
-/* Ends a line that is being written over, so that a message can follow. NULL is a no-op. */
+/* Ends a line that is being written over, so that a message can follow, and the JSON file of a run
+ * that was not finished. NULL is a no-op. */
 void psw_progress_destroy(psw_progress_t *progress);
 
 /* A psw_report_fn over a psw_progress_t; takes the time itself. */
