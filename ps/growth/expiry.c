@@ -10,9 +10,10 @@
  * the floor, to the newest one within the ring that leaves enough. Rows of one step go together,
  * and so do the older ones.
  *
- * Horizons move in ps_expiry_advance only, for all slots at once when a step begins (16,384 slots:
- * below a millisecond, every life/16 clocks). To do it at the next access of a slot would be
- * cheaper, but would make the steps depend on which accesses a server sees.
+ * Horizons move in ps_expiry_advance only, for all slots at once when a step begins: every life/16
+ * clocks, 0.5 ms for the 16,384 slots of a lone server, 1 ms for lives of a few clocks. To do it at
+ * the next access of a slot would be cheaper, but would make the steps depend on which accesses a
+ * server sees.
  *
  * A count never goes below zero: a row of an earlier run, which was never counted, makes a slot
  * look emptier, and so keeps more. Kinds without a life have a horizon of 0 and count all in
@@ -32,8 +33,9 @@ enum { RARE, COMMON };
 
 /* The live rows of one kind in one slot. */
 typedef struct tally {
-    uint32_t horizon; /* first step whose rows live */
-    uint32_t older;
+    uint32_t horizon;      /* first step whose rows live */
+    uint32_t live;         /* older, and all counts */
+    uint32_t older;        /* before the ring */
     uint32_t counts[RING]; /* by step modulo RING */
 } tally_t;
 
@@ -130,26 +132,18 @@ static uint32_t *counter_of(tally_t *tally, const kind_t *kind, uint32_t step)
     return &tally->counts[step % RING];
 }
 
-static uint64_t live_of(const tally_t *tally)
+/* The ring moves on: what leaves it is older than it. at: before % RING. */
+static void shift(tally_t *tally, uint32_t at, uint32_t n_steps)
 {
-    uint64_t live = tally->older;
-    for (size_t i = 0; i < RING; i++)
-        live += tally->counts[i];
-    return live;
-}
-
-/* The ring moves on: what leaves it is older than it. */
-static void shift(tally_t *tally, uint32_t before, uint32_t now)
-{
-    if (now - before >= RING) {
-        tally->older = (uint32_t)live_of(tally);
+    if (n_steps >= RING) {
+        tally->older = tally->live;
         memset(tally->counts, 0, sizeof tally->counts);
         return;
     }
-    for (uint32_t i = 1; i <= now - before; i++) { /* the counter of a new step holds an old one */
-        uint32_t *count = &tally->counts[(before + i) % RING];
-        tally->older += *count;
-        *count = 0;
+    for (uint32_t i = 0; i < n_steps; i++) { /* the counter of a new step holds an old one */
+        at = at + 1 < RING ? at + 1 : 0;
+        tally->older += tally->counts[at];
+        tally->counts[at] = 0;
     }
 }
 
@@ -158,18 +152,26 @@ static void raise_horizon(tally_t *tally, const kind_t *kind, uint64_t others, u
 {
     if (kind->life == 0 || kind->current <= kind->life_steps)
         return;
-    uint32_t begin = ring_begin(kind->current), horizon = kind->current - kind->life_steps;
-    uint64_t kept = others;
-    for (uint32_t step = kind->current; step >= horizon; step--)
-        kept += tally->counts[step % RING];
-    while (kept < floor && horizon > begin)
-        kept += tally->counts[--horizon % RING];
-    if (kept < floor || horizon <= tally->horizon)
+    const uint32_t begin = ring_begin(kind->current), first = begin % RING;
+    uint32_t horizon = kind->current - kind->life_steps, at = first, gone = tally->older;
+    for (uint32_t step = begin; step < horizon; step++) {
+        gone += tally->counts[at];
+        at = at + 1 < RING ? at + 1 : 0;
+    }
+    while (others + tally->live - gone < floor && horizon > begin) {
+        at = at != 0 ? at - 1 : RING - 1;
+        gone -= tally->counts[at];
+        horizon--;
+    }
+    if (others + tally->live - gone < floor || horizon <= tally->horizon)
         return;
     tally->horizon = horizon;
+    if (gone == 0)
+        return;
+    tally->live -= gone;
     tally->older = 0;
-    for (uint32_t step = begin; step < horizon; step++)
-        tally->counts[step % RING] = 0;
+    for (uint32_t i = first; i != at; i = i + 1 < RING ? i + 1 : 0)
+        tally->counts[i] = 0;
 }
 
 void ps_expiry_advance(ps_expiry_t *expiry, uint64_t clock)
@@ -188,9 +190,9 @@ void ps_expiry_advance(ps_expiry_t *expiry, uint64_t clock)
     for (size_t slot = 0; expiry->tallies != NULL && moved && slot < expiry->n_slots; slot++) {
         tally_t *tallies = expiry->tallies + slot * KINDS;
         for (size_t i = 0; i < KINDS; i++)
-            shift(&tallies[i], before[i], expiry->kinds[i].current);
+            shift(&tallies[i], before[i] % RING, expiry->kinds[i].current - before[i]);
         for (size_t i = 0; i < KINDS; i++)
-            raise_horizon(&tallies[i], &expiry->kinds[i], live_of(&tallies[KINDS - 1 - i]),
+            raise_horizon(&tallies[i], &expiry->kinds[i], tallies[KINDS - 1 - i].live,
                           expiry->rule.floor);
     }
 }
@@ -229,9 +231,10 @@ void ps_expiry_add(ps_expiry_t *expiry, size_t slot, uint32_t update_count, uint
         return;
     size_t index = kind_index(expiry, update_count);
     const kind_t *kind = &expiry->kinds[index];
-    uint32_t *counter = counter_of(&expiry->tallies[slot * KINDS + index], kind,
-                                   (uint32_t)(last_clock / kind->step));
+    tally_t *tally = &expiry->tallies[slot * KINDS + index];
+    uint32_t *counter = counter_of(tally, kind, (uint32_t)(last_clock / kind->step));
     *counter += 1;
+    tally->live++;
 }
 
 void ps_expiry_remove(ps_expiry_t *expiry, size_t slot, uint32_t update_count, uint32_t last_clock)
@@ -241,8 +244,9 @@ void ps_expiry_remove(ps_expiry_t *expiry, size_t slot, uint32_t update_count, u
         return;
     size_t index = kind_index(expiry, update_count);
     const kind_t *kind = &expiry->kinds[index];
-    uint32_t *counter = counter_of(&expiry->tallies[slot * KINDS + index], kind,
-                                   (uint32_t)(last_clock / kind->step));
+    tally_t *tally = &expiry->tallies[slot * KINDS + index];
+    uint32_t *counter = counter_of(tally, kind, (uint32_t)(last_clock / kind->step));
+    tally->live -= *counter != 0;
     *counter -= *counter != 0;
 }
 
@@ -255,5 +259,6 @@ uint64_t ps_expiry_live(const ps_expiry_t *expiry, size_t slot)
 {
     if (expiry->tallies == NULL)
         return 0;
-    return live_of(&expiry->tallies[slot * KINDS]) + live_of(&expiry->tallies[slot * KINDS + 1]);
+    const tally_t *tallies = &expiry->tallies[slot * KINDS];
+    return (uint64_t)tallies[RARE].live + tallies[COMMON].live;
 }
