@@ -121,8 +121,8 @@ static psc_status_t take_page(ps_store_t *store, uint32_t from)
 {
     if (ps_io_free_writes(store->io) < PAGE_JOBS)
         return PSC_BUSY;
-    ps_evict_hand_t *hand = &store->hands[from];
-    uint32_t page = ps_evict_choose_page(store->slab, from, hand);
+    ps_evict_class_t *class = &store->evict[from];
+    uint32_t page = ps_evict_choose_page(store->slab, from, class);
     if (page == 0)
         return PSC_NOT_FOUND;
     uint32_t n_records = ps_slab_page_records(store->slab, page);
@@ -131,7 +131,7 @@ static psc_status_t take_page(ps_store_t *store, uint32_t from)
         if (ps_store_row(store->base, place)->state != PS_ROW_FREE && !evict(store, place))
             return PSC_BUSY;
     }
-    ps_evict_forget_page(store->slab, hand, page);
+    ps_evict_forget_page(store->slab, class, page);
     ps_slab_page_free(store->slab, page);
     return PSC_OK;
 }
@@ -169,7 +169,7 @@ psc_status_t ps_room_take(ps_store_t *store, const ps_store_table_t *table, ps_p
             if (st == PSC_BUSY)
                 break;
         }
-        place = ps_evict_choose(store->slab, class_id, &store->hands[class_id]);
+        place = ps_evict_choose(store->slab, class_id, &store->evict[class_id]);
         if (place != 0) {
             if (evict(store, place))
                 continue;
@@ -208,7 +208,7 @@ static bool all_fit(const ps_store_t *store, uint64_t memory_bytes, uint64_t res
     if (layout.rows_bytes < reserved_bytes)
         return false;
     uint64_t rows_bytes = layout.rows_bytes - reserved_bytes;
-    if (ps_slab_capacity(rows_bytes, layout.page_bytes, PS_INDEX_ROW_BYTES, 64) == 0)
+    if (ps_slab_capacity(rows_bytes, layout.page_bytes, PS_STORE_ROW_BYTES, 64) == 0)
         return false;
     for (uint32_t i = 0; i < store->n_tables; i++) {
         const ps_store_table_t *table = store->tables[i];
@@ -218,7 +218,7 @@ static bool all_fit(const ps_store_t *store, uint64_t memory_bytes, uint64_t res
         if (record_bytes > layout.page_bytes)
             return false;
         size_t capacity =
-            ps_slab_capacity(rows_bytes, layout.page_bytes, PS_INDEX_ROW_BYTES, record_bytes);
+            ps_slab_capacity(rows_bytes, layout.page_bytes, PS_STORE_ROW_BYTES, record_bytes);
         size_t n = table->max_batch > PS_STORE_MIN_ROWS ? 2 * table->max_batch : PS_STORE_MIN_ROWS;
         if (capacity < n)
             return false;

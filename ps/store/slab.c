@@ -386,6 +386,22 @@ uint32_t ps_slab_n_pages(const ps_slab_t *slab, uint32_t class_id)
     return slab->classes[class_id].n_pages;
 }
 
+size_t ps_slab_class_records(const ps_slab_t *slab, uint32_t class_id)
+{
+    const class_t *class = &slab->classes[class_id];
+    return (size_t) class->n_pages * class->per_page;
+}
+
+bool ps_slab_is_record(const ps_slab_t *slab, uint32_t class_id, ps_place_t place)
+{
+    const page_t *page = &slab->pages[ps_slab_page_of(slab, place)];
+    if (page->class_id != class_id)
+        return false;
+    size_t record_bytes = slab->classes[class_id].record_bytes;
+    size_t offset = (size_t)place * PS_PLACE_BYTES & (slab->page_bytes - 1);
+    return offset % record_bytes == 0 && offset / record_bytes < page->n_carved;
+}
+
 uint32_t ps_slab_page_of(const ps_slab_t *slab, ps_place_t place)
 {
     return (uint32_t)(((uint64_t)place * PS_PLACE_BYTES) >> slab->page_shift);

@@ -66,6 +66,10 @@ void ps_slab_page_free(ps_slab_t *slab, uint32_t page);
 uint32_t ps_slab_first_page(const ps_slab_t *slab, uint32_t class_id);
 uint32_t ps_slab_next_page(const ps_slab_t *slab, uint32_t page);
 uint32_t ps_slab_n_pages(const ps_slab_t *slab, uint32_t class_id);
+/* Records that its pages have, taken or not. */
+size_t ps_slab_class_records(const ps_slab_t *slab, uint32_t class_id);
+/* Whether a record of the class, used or not, is at what once was the place of one. */
+bool ps_slab_is_record(const ps_slab_t *slab, uint32_t class_id, ps_place_t place);
 uint32_t ps_slab_page_of(const ps_slab_t *slab, ps_place_t place);
 
 /* Records of a page that were taken at least once, in use or not (their header tells). */

@@ -9,11 +9,11 @@
  *                   their entries: ps_io_memory() + page
  *     reads         M / 1 MiB jobs (16 to 64) of 512 rows, in ps_io_memory() too
  *     bookkeeping   128 KiB + M/1024: page descriptors (44 bytes a page), tables, queues
- *     rows          the rest, less what is reserved: pages cost page + PS_INDEX_ROW_BYTES for
+ *     rows          the rest, less what is reserved: pages cost page + PS_STORE_ROW_BYTES for
  *                   each record in them
  *
  * For M = 8 MiB that leaves 4.2 MiB for rows. Nothing here allocates while batches are prepared,
- * except the index, whose growth is within what the pages are charged.
+ * except the index and the eviction policy, whose growth is within what the pages are charged.
  *
  * Rows. FREE -> LOADING (job under way) -> PRESENT or ABSENT; or FREE -> ABSENT when it is known
  * that the cold tier has nothing. ABSENT rows are in the index, so that several waiting batches
@@ -107,7 +107,9 @@ static void destroy_parts(ps_store_t *store)
         psc_free(store->tables[i]);
     }
     psc_free(store->tables);
-    psc_free(store->hands);
+    for (uint32_t i = 0; i < store->n_evict; i++)
+        ps_evict_clear(&store->evict[i]);
+    psc_free(store->evict);
     ps_slab_destroy(store->slab);
     psc_free(store);
 }
@@ -128,7 +130,7 @@ psc_status_t ps_store_open(const ps_store_options_t *options, ps_store_t **store
     store->cold = options->cold;
     store->failure = (psc_error_t)PSC_ERROR_INIT;
     psc_status_t st = ps_slab_create(store->layout.rows_bytes, store->layout.page_bytes,
-                                     PS_INDEX_ROW_BYTES, &store->slab, error);
+                                     PS_STORE_ROW_BYTES, &store->slab, error);
     if (st == PSC_OK) {
         store->base = ps_slab_base(store->slab);
         ps_io_options_t io = {.cold = options->cold,
@@ -152,7 +154,7 @@ static size_t capacity_of(const ps_store_layout_t *layout, size_t record_bytes)
 {
     if (record_bytes > layout->page_bytes)
         return 0;
-    return ps_slab_capacity(layout->rows_bytes, layout->page_bytes, PS_INDEX_ROW_BYTES,
+    return ps_slab_capacity(layout->rows_bytes, layout->page_bytes, PS_STORE_ROW_BYTES,
                             record_bytes);
 }
 
@@ -188,14 +190,14 @@ static bool grow_arrays(ps_store_t *store, uint16_t number)
         store->tables = tables;
         store->n_tables = (uint32_t)number + 1;
     }
-    if (ps_slab_n_classes(store->slab) == store->n_hands) {
-        uint32_t n = store->n_hands + 1;
-        ps_evict_hand_t *hands = psc_realloc_array(store->hands, n, sizeof *hands);
-        if (hands == NULL)
+    if (ps_slab_n_classes(store->slab) == store->n_evict) {
+        uint32_t n = store->n_evict + 1;
+        ps_evict_class_t *classes = psc_realloc_array(store->evict, n, sizeof *classes);
+        if (classes == NULL)
             return false;
-        memset(&hands[n - 1], 0, sizeof *hands);
-        store->hands = hands;
-        store->n_hands = n;
+        memset(&classes[n - 1], 0, sizeof *classes);
+        store->evict = classes;
+        store->n_evict = n;
     }
     return true;
 }
@@ -405,7 +407,8 @@ static psc_status_t create_row(ps_store_t *store, const ps_store_table_t *table,
     row->state = load ? PS_ROW_LOADING : PS_ROW_ABSENT;
     row->pins = batch->pinned ? 1 : 0;
     row->flags = batch->scan ? PS_ROW_SCAN : 0;
-    ps_evict_admit(row);
+    if (!batch->scan)
+        ps_evict_admit(&store->evict[table->class_id], row, place, hash);
     st = ps_index_insert(table->index, hash, place, error);
     if (st != PSC_OK) {
         ps_slab_give(store->slab, place);

@@ -7,11 +7,14 @@
 #include "ps/store/io.h"
 #include "ps/store/slab.h"
 
+/* What a row costs beside its record; charged with its page. */
+#define PS_STORE_ROW_BYTES (PS_INDEX_ROW_BYTES + PS_EVICT_ROW_BYTES)
+
 #define PS_STORE_MIN_ROWS 64 /* that any table must be able to have in memory */
 
 /* How a budget is divided; see store.c. */
 typedef struct ps_store_layout {
-    uint64_t rows_bytes; /* pages of rows, their part of the index included */
+    uint64_t rows_bytes; /* pages of rows, their part of index and policy included */
     size_t page_bytes;
     size_t n_read_jobs, n_write_jobs;
 } ps_store_layout_t;
@@ -41,8 +44,8 @@ struct ps_store {
     ps_io_t *io;
     ps_store_table_t **tables; /* [n_tables], by number; NULL: not declared */
     uint32_t n_tables;
-    ps_evict_hand_t *hands; /* one per class */
-    uint32_t n_hands;
+    ps_evict_class_t *evict; /* one per class */
+    uint32_t n_evict;
     ps_io_job_t *write_job; /* being filled, or NULL */
     ps_io_job_t *read_jobs; /* of the batch being prepared; linked by next_free, newest first */
     ps_store_held_t held;

@@ -11,6 +11,7 @@
 #include "common/alloc.h"
 #include "common/slots.h"
 #include "ps/store/cold.h"
+#include "ps/store/evict.h"
 #include "ps/store/index.h"
 #include "ps/table/rows.h"
 
@@ -285,7 +286,8 @@ size_t bench_shard_weights_at(void)
 
 size_t bench_shard_row_bytes(const bench_shard_t *shard)
 {
-    return ps_store_record_bytes(ps_table_row_bytes(&shard->table)) + PS_INDEX_ROW_BYTES;
+    return ps_store_record_bytes(ps_table_row_bytes(&shard->table)) + PS_INDEX_ROW_BYTES +
+           PS_EVICT_ROW_BYTES;
 }
 
 psc_status_t bench_shard_memory(const bench_shard_options_t *options, size_t n_rows,

@@ -383,7 +383,7 @@ static void a_scan_leaves_memory_as_it_was(void **state)
         put_row(store, 0, id, FLOATS, 1);
     for (int round = 0; round < 4; round++)
         for (uint64_t id = 0; id < HOT; id++)
-            assert_true(is_hot(store, 0, id) || round == 0);
+            assert_true(is_hot(store, 0, id) || round < 2);
     /* Twice over all rows; the hot ones are still there. */
     for (uint64_t first = 0; first < 2 * N; first += 30) {
         for (uint64_t i = 0; i < 30; i++)

@@ -110,7 +110,7 @@ static void walks_over_many_windows_of_rows_in_both_tiers(void **state)
     make_rows(store, 0, N);
     ps_store_counters_t counters;
     ps_store_counters(store, &counters);
-    assert_true(counters.rows_hot > 20000 && counters.rows_hot < N - 20000);
+    assert_true(counters.rows_hot > 20000 && counters.rows_hot < N - 10000);
     assert_int_equal(count_rows(store, 0, PSC_SLOT_COUNT, given), N);
     for (size_t id = 0; id < N; id++)
         assert_true(given[id]);
