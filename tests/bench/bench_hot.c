@@ -166,7 +166,8 @@ static psc_status_t run_batch(hot_t *hot, bool push, bool zipf, psc_error_t *err
                                                        : 0.6,
                              .against_rows_per_s = NAN,
                              .hit_rate = NAN,
-                             .belady_hit_rate = NAN};
+                             .belady_hit_rate = NAN,
+                             .bound_full = NAN};
     if (ours.n_batches == 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "fewer ids than a batch of %zu",
                              hot->batch);

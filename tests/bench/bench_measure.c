@@ -128,6 +128,7 @@ static void print_json(const bench_result_t *result)
     print_number("belady_hit_rate", result->belady_hit_rate, 4);
     if (strcmp(result->against, "bound") == 0)
         print_number("bound", result->against_rows_per_s, 0);
+    print_number("bound_full", result->bound_full, 0);
     (void)printf("}\n");
 }
 
@@ -144,7 +145,8 @@ static void print_row(const bench_result_t *result)
     if (isfinite(result->hit_rate))
         (void)printf("  %5.1f%%", 100 * result->hit_rate);
     if (isfinite(result->belady_hit_rate))
-        (void)printf(" of %.1f%% at best", 100 * result->belady_hit_rate);
+        (void)printf(" of %.1f%% at best; bound_full %.3f", 100 * result->belady_hit_rate,
+                     result->bound_full * 1e-6);
     (void)printf("\n");
 }
 

@@ -51,7 +51,7 @@ typedef struct bench_result {
     const char *bench, *dist, *against;
     size_t dim, batch;
     double rows_per_s, against_rows_per_s, ratio, spread, wanted;
-    double hit_rate, belady_hit_rate;
+    double hit_rate, belady_hit_rate, bound_full;
 } bench_result_t;
 
 /* Fills rates, ratio and spread from the rounds. */

@@ -152,7 +152,7 @@ static const psc_command_t command = {
         "policy there can be would have found.\n\n"
         "JSON has the keys bench, dim, batch, dist, rows_per_s, against, ratio, "
         "against_rows_per_s, spread, wanted, and where they apply hit_rate (0 to 1), "
-        "belady_hit_rate, bound (rows per second).\n\n"
+        "belady_hit_rate, bound and bound_full (rows per second).\n\n"
         "With one processor busy otherwise the spread grows; ratios stay of use longer than rates.",
     .options = options_table,
     .n_options = sizeof options_table / sizeof options_table[0],
