@@ -5,6 +5,7 @@
 #include "tests/support/cmocka.h"
 #include "tests/support/shard_fixture.h"
 
+#include "common/alloc.h"
 #include "common/slots.h"
 
 #include <stdio.h>
@@ -210,6 +211,41 @@ static void a_sketch_too_large_for_the_memory_is_refused_in_words(void **state)
     fixture_close(&s.f, true);
 }
 
+static void every_allocation_that_fails_on_opening_is_told(void **state)
+{
+    (void)state;
+    psp_open_table_t options = plain;
+    options.admit_after = 2;
+    options.admit_counters = 16;
+    options.admit_shared = true;
+    options.expire_after = 5;
+    psc_status_t st = PSC_NO_MEMORY;
+    for (unsigned long n = 1; st == PSC_NO_MEMORY; n++) {
+        shard_fixture_t f;
+        fixture_options_t fixture = {
+            .memory_bytes = PS_STORE_MIN_MEMORY, .n_servers = 1, .n_workers = 1};
+        fixture_open(&f, &fixture);
+        fixture_hello(&f, 0);
+        psp_message_t message = {.kind = PSP_OPEN_TABLE, .u.open_table = options}, reply;
+        message.request = fixture_header(&f, 0);
+        psp_buffer_t *buffer;
+        assert_int_equal(psp_message_pack(f.pool, &message, &buffer, NULL), PSC_OK);
+        psc_error_t error = PSC_ERROR_INIT;
+        psc_alloc_fail_at(n);
+        st = ps_shard_handle(f.shard, buffer, &error);
+        psc_alloc_fail_at(0);
+        assert_true(st == PSC_OK || st == PSC_NO_MEMORY);
+        if (fixture_take(&f, &reply, NULL)) {
+            assert_true(st == PSC_NO_MEMORY || reply.reply.error.code == PSC_OK ||
+                        reply.reply.error.code == PSC_NO_MEMORY);
+            st = reply.reply.error.code;
+        }
+        fixture_close(&f, st == PSC_OK);
+        assert_true(n < 200);
+    }
+    assert_int_equal(st, PSC_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +254,7 @@ int main(void)
         cmocka_unit_test(an_expired_row_inherits_nothing_freed_or_not),
         cmocka_unit_test(a_dry_run_counts_and_keeps),
         cmocka_unit_test(a_sketch_too_large_for_the_memory_is_refused_in_words),
+        cmocka_unit_test(every_allocation_that_fails_on_opening_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
