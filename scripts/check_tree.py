@@ -47,6 +47,7 @@ INCLUDES = {
 # (file, header) that the table above forbids, with the reason.
 INCLUDE_EXCEPTIONS = {
     ("worker/local_shard.c", "ps/server.h"): "starts a shard inside the worker's process",
+    ("worker/tool/plan.c", "ps/table_plan.h"): "plans with the server's own formulas",
     ("ps/main.c", "proto/mpi/mpi_transport.h"): "the program chooses the transport",
 }
 
@@ -76,6 +77,7 @@ COVERED_BY = [
     ("ps/table/session.c", "tests/unit/ps/table/test_shard.c", "what the shard is made of"),
     ("ps/table/row", "tests/unit/ps/table/test_rows.c", "pushes against plain loops"),
     ("ps/store/cold_", "tests/unit/ps/store/test_cold.c", "one suite over every cold tier"),
+    ("ps/store/store_plan.c", "tests/unit/ps/test_table_plan.c", "plans against open stores"),
     ("ps/store/room.c", "tests/unit/ps/store/test_store.c", "part of the store"),
     ("worker/train/kernel.c", "tests/unit/worker/train/test_window.c", "tables of window.c"),
     ("worker/train/window_reference.c", "tests/unit/worker/train/test_window.c",

@@ -78,6 +78,15 @@ static inline void ps_cold_key(uint8_t key[PS_COLD_KEY_BYTES], uint16_t table, u
 /* The memory that a RocksDB tier gets from a budget: the rest is for rows. */
 uint64_t ps_cold_rocks_memory(uint64_t memory_bytes);
 
+/* About what a record takes on disk, its key, filter and share of the index included. */
+uint64_t ps_cold_rocks_row_bytes(size_t record_bytes);
+
+/*
+ * What to set aside on disk for so many bytes of records (by ps_cold_rocks_row_bytes) that are
+ * written again and again: an estimate. memory_bytes: as open gets it.
+ */
+uint64_t ps_cold_rocks_disk(uint64_t memory_bytes, uint64_t live_bytes);
+
 /*
  * Opens or creates RocksDB in dir. memory_bytes: for write buffers, block cache, index and filters
  * together. Errors: IN_USE (LOCK held), IO, DISK_FULL, CORRUPT, naming dir. Gives.

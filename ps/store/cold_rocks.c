@@ -29,6 +29,14 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define READ_CHUNK 64
+#define BLOCK_BYTES 4096
+#define FILTER_BITS 10
+#define MAX_BUFFER (64 * MIB)
+#define WAL_BUFFERS 8 /* what the logs may hold, in write buffers */
+/* What RocksDB adds: 8 bytes to a key, the lengths to a record; to a block its checksum, restart
+   points, and a key with a handle in the index. */
+#define RECORD_EXTRA 13
+#define BLOCK_EXTRA 48
 
 typedef struct rocks_tier {
     ps_cold_t cold;
@@ -50,6 +58,30 @@ uint64_t ps_cold_rocks_memory(uint64_t memory_bytes)
     if (bytes > 1024 * MIB)
         bytes = 1024 * MIB;
     return bytes;
+}
+
+static uint64_t buffer_bytes(uint64_t memory_bytes)
+{
+    uint64_t buffer = memory_bytes / 3;
+    return buffer < MAX_BUFFER ? buffer : MAX_BUFFER;
+}
+
+/* A block is closed when the next record would go beyond its size; a larger record fills one. */
+uint64_t ps_cold_rocks_row_bytes(size_t record_bytes)
+{
+    uint64_t bytes = PS_COLD_KEY_BYTES + RECORD_EXTRA + (uint64_t)record_bytes;
+    uint64_t per_block = bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
+    return bytes + (FILTER_BITS + 7) / 8 + BLOCK_EXTRA / per_block;
+}
+
+/*
+ * Levels grow by 10, and the last may have less than the one before had: old versions of rows are
+ * as many as the live ones at worst, usually a tenth; level 0, logs and a compaction's output come
+ * on top.
+ */
+uint64_t ps_cold_rocks_disk(uint64_t memory_bytes, uint64_t live_bytes)
+{
+    return 2 * live_bytes + 2 * WAL_BUFFERS * buffer_bytes(memory_bytes) + 4 * MIB;
 }
 
 /* Translates and frees text. */
@@ -233,10 +265,10 @@ static rocksdb_block_based_table_options_t *table_options(rocksdb_cache_t *cache
     rocksdb_block_based_table_options_t *table = rocksdb_block_based_options_create();
     /* A read fetches one row: the smaller the block, the less is read for nothing; below 4 KiB the
        index grows and the disk reads 4 KiB anyway. A larger row gets a block of its own. */
-    rocksdb_block_based_options_set_block_size(table, 4096);
+    rocksdb_block_based_options_set_block_size(table, BLOCK_BYTES);
     /* 10 bits a key: 1% of the reads of absent rows touch data. Taken by the options. */
-    rocksdb_block_based_options_set_filter_policy(table,
-                                                  rocksdb_filterpolicy_create_bloom_full(10));
+    rocksdb_block_based_options_set_filter_policy(
+        table, rocksdb_filterpolicy_create_bloom_full(FILTER_BITS));
     rocksdb_block_based_options_set_format_version(table, 5);
     rocksdb_block_based_options_set_block_cache(table, cache);
     rocksdb_block_based_options_set_cache_index_and_filter_blocks(table, 1);
@@ -244,16 +276,14 @@ static rocksdb_block_based_table_options_t *table_options(rocksdb_cache_t *cache
     rocksdb_block_based_options_set_index_type(
         table, rocksdb_block_based_table_index_type_two_level_index_search);
     rocksdb_block_based_options_set_partition_filters(table, 1);
-    rocksdb_block_based_options_set_metadata_block_size(table, 4096);
+    rocksdb_block_based_options_set_metadata_block_size(table, BLOCK_BYTES);
     rocksdb_block_based_options_set_pin_top_level_index_and_filter(table, 1);
     return table;
 }
 
 static void set_options(rocksdb_options_t *options, uint64_t memory_bytes)
 {
-    uint64_t buffer = memory_bytes / 3;
-    if (buffer > 64 * MIB)
-        buffer = 64 * MIB;
+    uint64_t buffer = buffer_bytes(memory_bytes);
     rocksdb_options_set_create_if_missing(options, 1);
     rocksdb_options_set_paranoid_checks(options, 1);
     rocksdb_options_set_compression(options, rocksdb_no_compression); /* floats do not shrink */
@@ -270,7 +300,7 @@ static void set_options(rocksdb_options_t *options, uint64_t memory_bytes)
     rocksdb_options_set_target_file_size_base(options,
                                               4 * buffer < 64 * MIB ? 4 * buffer : 64 * MIB);
     rocksdb_options_set_target_file_size_multiplier(options, 2);
-    rocksdb_options_set_max_total_wal_size(options, 8 * buffer);
+    rocksdb_options_set_max_total_wal_size(options, WAL_BUFFERS * buffer);
     rocksdb_options_set_max_background_jobs(options, 2);
     rocksdb_options_set_max_open_files(options, max_open_files(memory_bytes));
     rocksdb_options_set_max_file_opening_threads(options, 1);
@@ -321,8 +351,7 @@ psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_
     }
     if (memory_bytes < 3 * MIB)
         memory_bytes = 3 * MIB;
-    uint64_t buffer = memory_bytes / 3;
-    tier->cache = create_cache(memory_bytes - 2 * (buffer < 64 * MIB ? buffer : 64 * MIB));
+    tier->cache = create_cache(memory_bytes - 2 * buffer_bytes(memory_bytes));
     tier->options = rocksdb_options_create();
     set_options(tier->options, memory_bytes);
     rocksdb_block_based_table_options_t *table = table_options(tier->cache);

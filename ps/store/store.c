@@ -150,7 +150,7 @@ psc_status_t ps_store_open(const ps_store_options_t *options, ps_store_t **store
     return PSC_OK;
 }
 
-static size_t capacity_of(const ps_store_layout_t *layout, size_t record_bytes)
+size_t ps_store_capacity_of(const ps_store_layout_t *layout, size_t record_bytes)
 {
     if (record_bytes > layout->page_bytes)
         return 0;
@@ -165,7 +165,7 @@ static psc_status_t refuse_size(const ps_store_t *store, uint16_t number, size_t
     for (uint64_t memory = 2 * store->memory_bytes; memory < (uint64_t)1 << 40; memory *= 2) {
         ps_store_layout_t layout = ps_store_layout_of(memory);
         layout.rows_bytes -= store->reserved_bytes;
-        if (capacity_of(&layout, record_bytes) >= PS_STORE_MIN_ROWS)
+        if (ps_store_capacity_of(&layout, record_bytes) >= PS_STORE_MIN_ROWS)
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
                                  "table %u: %d rows of %zu bytes do not fit into a memory of %llu "
                                  "bytes; %llu would do",
@@ -221,7 +221,8 @@ psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_b
     ps_store_layout_t layout = store->layout;
     layout.rows_bytes = ps_store_rows_bytes(store);
     if (row_bytes <= layout.page_bytes)
-        capacity = capacity_of(&layout, record_bytes_of(sizeof(ps_row_header_t) + row_bytes));
+        capacity =
+            ps_store_capacity_of(&layout, record_bytes_of(sizeof(ps_row_header_t) + row_bytes));
     if (capacity < PS_STORE_MIN_ROWS)
         return refuse_size(store, number, row_bytes, error);
     if (!grow_arrays(store, number))

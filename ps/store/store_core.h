@@ -54,10 +54,11 @@ struct ps_store {
     ps_store_counters_t counters;
 };
 
-/* For the files of the store: the table of this number or NULL; how a memory is divided; the rows'
-   part of it; the store's failure. */
+/* For the files of the store: the table of this number or NULL; how a memory is divided, and how
+   many records of one size that leaves room for; the rows' part of it; the store's failure. */
 ps_store_table_t *ps_store_find_table(const ps_store_t *store, uint16_t number);
 ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes);
+size_t ps_store_capacity_of(const ps_store_layout_t *layout, size_t record_bytes);
 uint64_t ps_store_rows_bytes(const ps_store_t *store);
 /* Pins the rows of the last batch, if they are not yet: from now on rows may leave memory. Errors:
    BUSY. */

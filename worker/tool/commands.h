@@ -13,5 +13,6 @@
 PSC_MUST_CHECK psc_status_t psw_tool_nearest(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_analogy(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_eval(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_tool_plan(int argc, char *const argv[], psc_error_t *error);
 
 #endif
