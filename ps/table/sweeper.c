@@ -64,8 +64,7 @@ static psc_status_t begin_sweep(ps_shard_t *shard, bool *progress_out, psc_error
     table->growth->sweep_at = shard->sessions.time + ps_expiry_period(table->growth->expiry);
     sweeper->table_number = table->number;
     if (st == PSC_INVALID_ARGUMENT || st == PSC_NO_MEMORY) {
-        psc_log(PSC_LOG_WARN, "server %" PRIu32 " table %.80s is not swept: %s",
-                shard->options.rank, table->name, refusal.message);
+        psc_log(PSC_LOG_WARN, "table %.80s is not swept: %s", table->name, refusal.message);
         return PSC_OK;
     }
     if (st != PSC_OK) {
@@ -93,10 +92,10 @@ static void finish_sweep(ps_shard_t *shard)
     counters->sweeps++;
     bool news = sweeper->freed != 0 || (table->expire_dry_run && sweeper->due != 0);
     psc_log(news ? PSC_LOG_INFO : PSC_LOG_DEBUG,
-            "server %" PRIu32 " table %.80s swept at clock %" PRIu64 ": rows %" PRIu64
-            ", expired %" PRIu64 ", of these forgotten %" PRIu64 ", freed %" PRIu64 "%s",
-            shard->options.rank, table->name, shard->sessions.time, sweeper->seen, sweeper->due,
-            sweeper->forgotten, sweeper->freed, table->expire_dry_run ? " (dry run)" : "");
+            "table %.80s swept at clock %" PRIu64 ": rows %" PRIu64 ", expired %" PRIu64
+            ", of these forgotten %" PRIu64 ", freed %" PRIu64 "%s",
+            table->name, shard->sessions.time, sweeper->seen, sweeper->due, sweeper->forgotten,
+            sweeper->freed, table->expire_dry_run ? " (dry run)" : "");
     end_sweep(sweeper);
 }
 
