@@ -304,11 +304,13 @@ static void run_hold(embps_client_t *client, size_t n_ids, const char *folder, u
     (void)snprintf(path, sizeof path, "%s/go", folder);
     while (access(path, F_OK) != 0)
         psc_clock_sleep_us(10000);
-    memset(rows, 0, n_ids * dim * sizeof *rows);
-    REQUIRE(embps_pull(table, ids, n_ids, rows, &test_error) == 0);
-    for (size_t i = 0; i < n_ids; i++) {
-        for (size_t c = 0; c < dim; c++)
-            REQUIRE(rows[i * dim + c] == held_value(ids[i], c));
+    for (uint32_t flags = 0; flags <= EMBPS_PULL_SCAN; flags += EMBPS_PULL_SCAN) {
+        memset(rows, 0, n_ids * dim * sizeof *rows);
+        REQUIRE(embps_pull_states(table, ids, n_ids, rows, NULL, flags, &test_error) == 0);
+        for (size_t i = 0; i < n_ids; i++) {
+            for (size_t c = 0; c < dim; c++)
+                REQUIRE(rows[i * dim + c] == held_value(ids[i], c));
+        }
     }
     psc_free(ids);
     psc_free(rows);

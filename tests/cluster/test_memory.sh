@@ -38,7 +38,7 @@ start_training bare log "$dir/data" 8M skipgram --corpus "$dir/text" --out "$dir
 watch_servers "$dir/data"
 check "training" 8
 
-# All rows written, then all read: many short ones, and long ones.
+# All rows written, then all read, as in use and as a scan: many short ones, and long ones.
 for size in "8 170000 13" "64 70000 500"; do
     read -r memory ids dim <<<"$size"
     start_holding bare log "$dir/data" "${memory}M" "$ids" "$dir/hold" "$dim"

@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -88,6 +89,34 @@ static void tables_of_another_run_are_refused_and_kept(void **state)
     refused(data, OTHER, 0, 1, PSC_UNCLEAN, "not closed clean"); /* even with the same id */
     assert_int_equal(access(file, F_OK), 0);
     assert_int_equal(test_count_entries(data), 1);
+}
+
+/* As it is copied while a server uses it: with the lock's file, which nobody holds there. */
+static void a_copy_of_a_live_directory_is_refused(void **state)
+{
+    static const char *const names[] = {"lock", "identity.json"};
+    char from[256], to[256], path[512];
+    (void)test_path(from, sizeof from, *state, "data");
+    (void)test_path(to, sizeof to, *state, "copy");
+    ps_data_dir_t *dir;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(claim(from, RUN, 0, 1, &dir, &error), PSC_OK);
+    ps_data_dir_begin(dir);
+    assert_int_equal(mkdir(to, 0777), 0);
+    assert_int_equal(mkdir(test_path(path, sizeof path, to, "server-0"), 0777), 0);
+    for (size_t i = 0; i < 2; i++) {
+        char name[64], *text;
+        size_t size;
+        (void)snprintf(name, sizeof name, "server-0/%s", names[i]);
+        (void)test_path(path, sizeof path, from, name);
+        assert_int_equal(psc_file_read(path, 4096, &text, &size, &error), PSC_OK);
+        (void)test_path(path, sizeof path, to, name);
+        assert_int_equal(psc_file_write(path, text, size, &error), PSC_OK);
+        psc_free(text);
+    }
+    refused(from, OTHER, 0, 1, PSC_IN_USE, from);
+    refused(to, OTHER, 0, 1, PSC_UNCLEAN, "not closed clean");
+    ps_data_dir_release(dir);
 }
 
 static void a_clean_directory_is_refused_as_clean(void **state)
@@ -240,6 +269,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(a_claimed_directory_is_in_use),
         TEST(tables_of_another_run_are_refused_and_kept),
+        TEST(a_copy_of_a_live_directory_is_refused),
         TEST(a_clean_directory_is_refused_as_clean),
         TEST(a_run_with_fewer_servers_does_not_mix_with_the_remains_of_one_with_more),
         TEST(servers_of_one_run_share_the_directory),
