@@ -3,16 +3,17 @@
  * use costs them.
  *
  * Every policy starts empty and sees the whole trace; the first use of a row is a miss for all of
- * them, the optimum too. Time is that of the policy alone, its arrays by id included: what a store
- * needs to find a row, to read or to write it is not in it. Times of the optimum say nothing.
+ * them, the optimum too. Processor time is that of the policy alone, its arrays by id included:
+ * what a store needs to find a row, to read or to write it is not in it. Times of the optimum say
+ * nothing.
  */
-#include "common/clock.h"
 #include "common/log.h"
 #include "common/options.h"
 #include "tests/bench/policy/traces.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 typedef struct bench_options {
     const char *trace, *training;
@@ -93,7 +94,7 @@ static const psc_command_t command = {
     .synopsis = "[options]",
     .summary = "which rows to keep in memory: policies compared with each other and the optimum",
     .description = "Prints a table in Markdown: hit rates in percent, with room for 1, 5, 10 and "
-                   "25% of the trace's rows, and nanoseconds a use.",
+                   "25% of the trace's rows, and nanoseconds of the processor a use.",
     .options = options_table,
     .n_options = sizeof options_table / sizeof options_table[0],
     .examples = "embps-bench-policy --zipf 0.9 --batch 1024 --header",
@@ -110,6 +111,13 @@ static void print_header(void)
     for (size_t k = 0; bench_policies[k] != NULL; k++)
         (void)printf("---|");
     (void)printf("\n");
+}
+
+static double processor_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
 static psc_status_t make_trace(const bench_options_t *options, bench_trace_t *trace,
@@ -134,9 +142,9 @@ static psc_status_t run(const bench_options_t *options, psc_error_t *error)
         (void)printf("| %s | %zu | %" PRIu32 " | %.0f%% |", options->label, trace.n, trace.n_rows,
                      100 * shares[s]);
         for (size_t k = 0; st == PSC_OK && bench_policies[k] != NULL; k++) {
-            uint64_t started = psc_clock_us();
+            double started = processor_ns();
             int64_t n_hits = bench_count_hits(bench_policies[k], &trace, capacity);
-            double ns = (double)(psc_clock_us() - started) * 1e3 / (double)trace.n;
+            double ns = (processor_ns() - started) / (double)trace.n;
             if (n_hits < 0)
                 st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for a policy");
             else
