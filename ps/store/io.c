@@ -79,6 +79,9 @@ struct ps_io {
     atomic_bool stalled;
 };
 
+/* Of a header in a job's bytes. */
+#define ALIGN _Alignof(ps_row_header_t)
+
 static size_t max_writes_of(size_t job_bytes)
 {
     return job_bytes / MIN_WRITE_BYTES;
@@ -542,7 +545,8 @@ bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t 
     header.flags = 0;
     memcpy(job->bytes + job->used, &header, sizeof header);
     memcpy(job->bytes + job->used + sizeof header, row + 1, size - sizeof header);
-    job->used += size;
+    size_t used = (job->used + size + ALIGN - 1) / ALIGN * ALIGN; /* headers are read in place */
+    job->used = used < io->job_bytes ? used : io->job_bytes;
     return true;
 }
 
