@@ -10,10 +10,6 @@
  * is worth keeping in memory.
  *
  * Everything is drawn before anything is timed, from SplitMix64 at a counter: same seed, same ids.
- *
- * Belady's algorithm walks the sequence once with the time of each row's next use at hand, and
- * keeps the rows in the cache in a heap by that time. An entry whose row was used again since is
- * stale and is passed over when it comes up.
  */
 #include "tests/bench/bench_ids.h"
 
@@ -24,7 +20,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static psc_status_t no_memory(size_t n, psc_error_t *error)
 {
@@ -210,100 +205,4 @@ void bench_keys_clear(bench_keys_t *keys)
     psc_free(keys->bytes);
     psc_free(keys->of_id);
     *keys = (bench_keys_t){0};
-}
-
-/* ---- Belady ---- */
-
-typedef struct use {
-    size_t next; /* position of the row's next use; the sequence's length: never */
-    uint32_t row;
-} use_t;
-
-typedef struct heap {
-    use_t *uses; /* the farthest next use on top */
-    size_t n;
-} heap_t;
-
-static void push_use(heap_t *heap, use_t use)
-{
-    size_t at = heap->n++;
-    while (at > 0 && heap->uses[(at - 1) / 2].next < use.next) {
-        heap->uses[at] = heap->uses[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap->uses[at] = use;
-}
-
-static use_t pop_use(heap_t *heap)
-{
-    use_t top = heap->uses[0], last = heap->uses[--heap->n];
-    size_t at = 0;
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= heap->n)
-            break;
-        if (child + 1 < heap->n && heap->uses[child + 1].next > heap->uses[child].next)
-            child++;
-        if (heap->uses[child].next <= last.next)
-            break;
-        heap->uses[at] = heap->uses[child];
-        at = child;
-    }
-    heap->uses[at] = last;
-    return top;
-}
-
-/* after[i]: the next position with the row of position i, n when there is none. */
-static void find_next_uses(const uint32_t *rows, size_t n, size_t *after, size_t *seen,
-                           size_t n_rows)
-{
-    for (size_t r = 0; r < n_rows; r++)
-        seen[r] = n;
-    for (size_t i = n; i-- > 0;) {
-        after[i] = seen[rows[i]];
-        seen[rows[i]] = i;
-    }
-}
-
-/* next_of_row[r]: the next use of a row in the cache; 0: it is not in there. */
-static size_t count_hits(const uint32_t *rows, size_t n, size_t from, size_t capacity,
-                         const size_t *after, size_t *next_of_row, heap_t *heap)
-{
-    size_t held = 0, hits = 0;
-    for (size_t i = 0; i < n; i++) {
-        uint32_t row = rows[i];
-        bool hit = next_of_row[row] != 0;
-        hits += hit && i >= from;
-        held += !hit;
-        next_of_row[row] = after[i];
-        push_use(heap, (use_t){.next = after[i], .row = row});
-        while (held > capacity) {
-            use_t farthest = pop_use(heap);
-            if (next_of_row[farthest.row] != farthest.next)
-                continue;
-            next_of_row[farthest.row] = 0;
-            held--;
-        }
-    }
-    return hits;
-}
-
-psc_status_t bench_belady(const uint32_t *rows, size_t n, size_t from, size_t n_rows,
-                          size_t capacity, size_t *hits_out, psc_error_t *error)
-{
-    size_t *after = psc_alloc_array(n, sizeof *after);
-    size_t *next_of_row = psc_alloc_array(n_rows, sizeof *next_of_row);
-    heap_t heap = {.uses = psc_alloc_array(n + 1, sizeof(use_t))};
-    psc_status_t st = PSC_OK;
-    if (after == NULL || next_of_row == NULL || heap.uses == NULL) {
-        st = no_memory(n, error);
-    } else {
-        find_next_uses(rows, n, after, next_of_row, n_rows);
-        memset(next_of_row, 0, n_rows * sizeof *next_of_row);
-        *hits_out = count_hits(rows, n, from, capacity, after, next_of_row, &heap);
-    }
-    psc_free(heap.uses);
-    psc_free(next_of_row);
-    psc_free(after);
-    return st;
 }

@@ -60,12 +60,4 @@ PSC_MUST_CHECK psc_status_t bench_keys_sort(const bench_ids_t *ids, size_t batch
                                             bench_keys_t *keys_out, psc_error_t *error);
 void bench_keys_clear(bench_keys_t *keys);
 
-/*
- * How many of the rows [from, n) are in a cache of `capacity` rows when they are asked for, if on
- * every miss that row is let go whose next use is farthest away (Belady 1966; no policy has more
- * hits). The cache starts empty at row 0. Errors: NO_MEMORY.
- */
-PSC_MUST_CHECK psc_status_t bench_belady(const uint32_t *rows, size_t n, size_t from, size_t n_rows,
-                                         size_t capacity, size_t *hits_out, psc_error_t *error);
-
 #endif
