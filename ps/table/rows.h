@@ -48,8 +48,9 @@ typedef struct ps_rows_push {
     float learning_rate;
     uint64_t step; /* of the optimizer, from 1; 0: each row counts its own */
     uint32_t clock;
-    uint32_t serial;     /* of this push in the shard; in header.push_seq afterwards */
-    const float *values; /* [n, dim] */
+    uint32_t serial;                /* of this push in the shard; in header.push_seq afterwards */
+    const float *values;            /* [n, dim] */
+    const float *const *row_values; /* [n] of [dim], instead of values; NULL: values */
 } ps_rows_push_t;
 
 typedef struct ps_rows_claim {
@@ -73,13 +74,14 @@ typedef struct ps_rows_merge_space {
     uint32_t *buckets; /* power of two, at least 2 n */
     uint64_t *ids;
     ps_place_t *places;
-    float *values;
+    const float **row_values; /* into the message, or into sums */
+    float *sums;              /* of rows that occur more than once */
 } ps_rows_merge_space_t;
 
 /*
  * The same push with distinct ids, in the order of their first occurrence: duplicates are summed in
  * the order of the message, or for ASSIGN the last one counts. Rows of place 0 are left out: the
- * push has nothing for them. merged_out borrows from space.
+ * push has nothing for them. The outputs borrow from space and from the push's values.
  * Errors: NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,

@@ -2,10 +2,11 @@
  * Duplicates of a push: the same push with distinct ids.
  *
  * An optimizer has to see each row once, with the sum of its gradients. Clients sum before they
- * send, so this path is for foreign ones, and is exact rather than fast: floats are added one by
- * one in the order of the message, whatever the vector width. Places tell rows apart (an id of a
- * prepared batch has one); they are found in a table of twice as many buckets. Cost: a hashed
- * look-up and the values of each row. Threads: the owner's.
+ * send, so this path is for foreign ones. Floats are added one by one in the order of the message,
+ * whatever the vector width. Places tell rows apart (an id of a prepared batch has one); they are
+ * found in a table of twice as many buckets. Values of a row that occurs once stay in the message;
+ * the first that comes again is copied, and the others are added to the copy. Cost: a hashed
+ * look-up a row, and the values of duplicates. Threads: the owner's.
  */
 #include "ps/table/rows.h"
 
@@ -26,9 +27,10 @@ static psc_status_t grow(ps_rows_merge_space_t *space, size_t n, size_t n_floats
         space->buckets = psc_alloc_array(n_buckets, sizeof *space->buckets);
         space->ids = psc_alloc_array(n, sizeof *space->ids);
         space->places = psc_alloc_array(n, sizeof *space->places);
-        space->values = psc_alloc_array(n_floats, sizeof *space->values);
+        space->row_values = psc_alloc_array(n, sizeof *space->row_values);
+        space->sums = psc_alloc_array(n_floats, sizeof *space->sums);
         if (space->buckets == NULL || space->ids == NULL || space->places == NULL ||
-            space->values == NULL) {
+            space->row_values == NULL || space->sums == NULL) {
             ps_rows_merge_space_clear(space);
             return psc_error_set(error, PSC_NO_MEMORY,
                                  "out of memory for a push of %zu rows with duplicates", n);
@@ -39,12 +41,28 @@ static psc_status_t grow(ps_rows_merge_space_t *space, size_t n, size_t n_floats
     return PSC_OK;
 }
 
+/* Values of a row that has some already. *n_sums: rows in space->sums. */
+static void add(ps_rows_merge_space_t *space, size_t row, const float *values, size_t dim,
+                size_t *n_sums)
+{
+    const float *before = space->row_values[row];
+    /* An address below the sums wraps, and is beyond them as well. */
+    size_t at = (size_t)((uintptr_t)before - (uintptr_t)space->sums) / sizeof *before;
+    if (at >= *n_sums * dim) {
+        at = *n_sums * dim;
+        memcpy(space->sums + at, before, dim * sizeof *before);
+        space->row_values[row] = space->sums + at;
+        ++*n_sums;
+    }
+    psc_vector_add(space->sums + at, values, dim);
+}
+
 psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
                            ps_rows_merge_space_t *space, ps_rows_t *merged_out,
                            ps_rows_push_t *merged_push_out, psc_error_t *error)
 {
     size_t dim = rows->table->dim;
-    psc_status_t st = grow(space, rows->n, rows->n * dim, error);
+    psc_status_t st = grow(space, rows->n, (rows->n / 2 + 1) * dim, error);
     if (st != PSC_OK)
         return st;
     size_t n_buckets = 64;
@@ -52,6 +70,7 @@ psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
         n_buckets *= 2;
     memset(space->buckets, 0xff, n_buckets * sizeof *space->buckets);
     size_t n = 0;
+    size_t n_sums = 0;
     for (size_t i = 0; i < rows->n; i++) {
         if (rows->places[i] == 0)
             continue;
@@ -60,18 +79,18 @@ psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
         while (space->buckets[bucket] != UINT32_MAX &&
                space->places[space->buckets[bucket]] != rows->places[i])
             bucket = (bucket + 1) & (n_buckets - 1);
-        bool first = space->buckets[bucket] == UINT32_MAX;
-        if (first) {
+        size_t row = space->buckets[bucket];
+        if (row == UINT32_MAX) {
             space->buckets[bucket] = (uint32_t)n;
             space->places[n] = rows->places[i];
             space->ids[n] = rows->ids[i];
+            space->row_values[n] = values;
             n++;
+        } else if (push->kind == PSP_PUSH_ASSIGN) {
+            space->row_values[row] = values;
+        } else {
+            add(space, row, values, dim, &n_sums);
         }
-        float *merged = space->values + (size_t)space->buckets[bucket] * dim;
-        if (first || push->kind == PSP_PUSH_ASSIGN)
-            memcpy(merged, values, dim * sizeof *merged);
-        else
-            psc_vector_add(merged, values, dim);
     }
     *merged_out = (ps_rows_t){.table = rows->table,
                               .store = rows->store,
@@ -80,7 +99,8 @@ psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
                               .ids = space->ids,
                               .places = space->places};
     *merged_push_out = *push;
-    merged_push_out->values = space->values;
+    merged_push_out->values = NULL;
+    merged_push_out->row_values = space->row_values;
     return PSC_OK;
 }
 
@@ -89,6 +109,7 @@ void ps_rows_merge_space_clear(ps_rows_merge_space_t *space)
     psc_free(space->buckets);
     psc_free(space->ids);
     psc_free(space->places);
-    psc_free(space->values);
+    psc_free(space->row_values);
+    psc_free(space->sums);
     *space = (ps_rows_merge_space_t){0};
 }

@@ -66,7 +66,8 @@ PSC_INLINE void apply_rows(const ps_rows_t *rows, const ps_rows_push_t *push,
             continue;
         ps_row_header_t *row = ps_store_row(base, rows->places[i]);
         float *weights = ps_row_floats(row);
-        const float *values = push->values + i * dim;
+        const float *values =
+            push->row_values != NULL ? push->row_values[i] : push->values + i * dim;
         if (!plain) {
             ps_row_change_apply(change, row, values);
         } else if (kind == PSP_PUSH_GRADIENT) {
