@@ -200,7 +200,8 @@ typedef struct embps_table_options {
 
     /* How weights are kept: "f32", "bf16" or "f16"; NULL (default): "f32". Sums with gradients and
      * deltas are rounded to 16 bits stochastically, assigned and initial values to the nearest.
-     * Pulls and pushes are float32 in any case. */
+     * Pulls and pushes are float32 in any case. A
+     * finite weight beyond the largest of the format (f16: 65,504) becomes that one. */
     const char *precision;
     /* How an optimizer's moments are kept: "f32" or "bf16"; the latter for adam, adamw and
      * partial_rowwise_adam alone. NULL (default): "f32" */
