@@ -10,12 +10,12 @@
  * 1980). There are 2^k sets of groups, set s of C columns being the groups s, s + 2^k, s + 2 * 2^k
  * and so on. To grow is to give the next set one column more: one new group at the end, and half of
  * that set's rows move one column on. When all sets have got it, C grows by one and the first set
- * is next. At 16 columns each set becomes two of 8, without a row moving: the lowest bit of the 16
+ * is next. At 8 columns each set becomes two of 4, without a row moving: the lowest bit of the 8
  * columns is the bit of the hash that chooses between the two. So the rows of a group are 8.5 on
- * average, 10 at the most before its set is next: 7.5 bytes a row at any size. To shrink is the
+ * average, 10.6 at the most before its set is next: 7.5 bytes a row at any size. To shrink is the
  * same backwards, below 6 rows a group.
  *
- * Work of an insertion or removal: its row, and one set, 8 to 16 groups, whose rows are read. So no
+ * Work of an insertion or removal: its row, and one set, 4 to 8 groups, whose rows are read. So no
  * request waits for more.
  *
  * Bits of the hash: 0-13 chose the slot (all rows of a server share few of them) and are not used;
@@ -27,7 +27,7 @@
  *
  * A find costs two cache misses, the group and the row's header. The batch form has three passes in
  * one loop, 16 rows apart: fetch the group, fetch the header of the first row with this tag,
- * compare. Rows that are elsewhere (one in twenty) are put on a list and searched for afterwards,
+ * compare. Rows that are elsewhere (one in twelve) are put on a list and searched for afterwards,
  * fetched ahead too. One owner thread.
  */
 #include "ps/store/index.h"
@@ -45,7 +45,7 @@
 #define SET_SHIFT 22
 #define COLUMN_SHIFT 49
 #define COLUMN_BITS (64 - COLUMN_SHIFT)
-#define COLUMNS_MAX 16u
+#define COLUMNS_MAX 8u
 #define CHUNK_SHIFT 15 /* groups of a chunk */
 #define CHUNK_GROUPS ((size_t)1 << CHUNK_SHIFT)
 #define CHUNK_BYTES (CHUNK_GROUPS * sizeof(group_t))
@@ -82,7 +82,7 @@ struct ps_index {
     uint8_t *base;
     uint32_t set_mask; /* sets - 1 */
     uint32_t set_bits; /* log2 of the number of sets */
-    uint32_t columns;  /* of sets that have not grown yet; 8 to 15, less in a small index */
+    uint32_t columns;  /* of sets that have not grown yet; 4 to 7, less in a small index */
     uint32_t n_grown;  /* sets below this have one column more */
     uint32_t n_groups; /* all sets' columns; homes are below, rows that went past may be above */
     uint32_t n_chunks; /* there are addresses for n_chunks * CHUNK_GROUPS groups */
@@ -111,7 +111,7 @@ static inline uint32_t home_among(const ps_index_t *index, uint64_t hash, uint32
     uint32_t x = (uint32_t)(hash >> COLUMN_SHIFT);
     uint32_t column = (x * columns) >> COLUMN_BITS;
     uint32_t half = (uint32_t)(hash >> SET_SHIFT >> index->set_bits) & 1;
-    uint32_t paired = x >> (COLUMN_BITS - 3) << 1 | half;
+    uint32_t paired = x >> (COLUMN_BITS - 2) << 1 | half;
     column = columns == COLUMNS_MAX ? paired : column;
     return column << index->set_bits | set_of(index, hash);
 }
@@ -397,15 +397,26 @@ static bool note_move(ps_index_t *index, move_t move)
     return true;
 }
 
-static void fetch_set(const ps_index_t *index, uint32_t set, uint32_t columns)
+static void fetch_groups(const ps_index_t *index, uint32_t set, uint32_t columns)
 {
-    for (uint32_t c = 0; c < columns; c++)
-        __builtin_prefetch(group_at(index, c << index->set_bits | set));
     for (uint32_t c = 0; c < columns; c++) {
         const group_t *group = group_at(index, c << index->set_bits | set);
-        for (unsigned i = 0; i < GROUP_ROWS; i++)
-            if (group->tags[i] != 0)
+        __builtin_prefetch(group);
+        __builtin_prefetch(group + 1); /* it has rows that went past in one of four cases */
+    }
+}
+
+/* The rows that note_moves will read. */
+static void fetch_rows(const ps_index_t *index, uint32_t set, uint32_t columns)
+{
+    for (uint32_t c = 0; c < columns; c++) {
+        const group_t *group;
+        uint32_t at = c << index->set_bits | set;
+        do {
+            group = group_at(index, at++);
+            for (unsigned i = 0; i < GROUP_ROWS; i++) /* of empty places: harmless */
                 __builtin_prefetch(ps_store_row(index->base, group->places[i]));
+        } while (group->passed != 0);
     }
 }
 
@@ -443,7 +454,7 @@ static bool note_moves(ps_index_t *index, uint32_t set, uint32_t columns, uint32
  */
 static bool rehome(ps_index_t *index, uint32_t set, uint32_t columns, uint32_t new_columns)
 {
-    fetch_set(index, set, columns);
+    fetch_rows(index, set, columns);
     if (!note_moves(index, set, columns, new_columns))
         return false;
     /* Behind the last group there may be full ones already, and each row could lie there. */
@@ -481,6 +492,7 @@ static bool grow(ps_index_t *index)
         index->set_bits++;
         index->set_mask = 2 * index->set_mask + 1;
     }
+    fetch_groups(index, index->n_grown, index->columns); /* for the next time */
     return true;
 }
 
