@@ -11,8 +11,8 @@
  * and so on. To grow is to give the next set one column more: one new group at the end, and half of
  * that set's rows move one column on. When all sets have got it, C grows by one and the first set
  * is next. At 8 columns each set becomes two of 4, without a row moving: the lowest bit of the 8
- * columns is the bit of the hash that chooses between the two. So the rows of a group are 8.5 on
- * average, 10.6 at the most before its set is next: 7.5 bytes a row at any size. To shrink is the
+ * columns is the bit of the hash that chooses between the two. So the rows of a group are 9 on
+ * average, 11.2 before its set is next: 7.1 bytes a row at any size. To shrink is the
  * same backwards, below 6 rows a group.
  *
  * Work of an insertion or removal: its row, and one set, 4 to 8 groups, whose rows are read. So no
@@ -27,7 +27,7 @@
  *
  * A find costs two cache misses, the group and the row's header. The batch form has three passes in
  * one loop, 16 rows apart: fetch the group, fetch the header of the first row with this tag,
- * compare. Rows that are elsewhere (one in twelve) are put on a list and searched for afterwards,
+ * compare. Rows that are elsewhere (one in seven) are put on a list and searched for afterwards,
  * fetched ahead too. One owner thread.
  */
 #include "ps/store/index.h"
@@ -402,7 +402,7 @@ static void fetch_groups(const ps_index_t *index, uint32_t set, uint32_t columns
     for (uint32_t c = 0; c < columns; c++) {
         const group_t *group = group_at(index, c << index->set_bits | set);
         __builtin_prefetch(group);
-        __builtin_prefetch(group + 1); /* it has rows that went past in one of four cases */
+        __builtin_prefetch(group + 1); /* it has rows that went past in two of five cases */
     }
 }
 
@@ -524,7 +524,7 @@ static void shrink(ps_index_t *index)
 psc_status_t ps_index_insert(ps_index_t *index, uint64_t hash, ps_place_t place, psc_error_t *error)
 {
     index->n_moves = 0;
-    bool full = 2 * index->count >= 17 * (size_t)index->n_groups;
+    bool full = index->count >= 9 * (size_t)index->n_groups;
     if ((full && !grow(index)) || !add(index, home_of(index, hash), hash, place))
         return psc_error_set(error, PSC_NO_MEMORY,
                              "out of memory for the index of table %u at %zu rows",

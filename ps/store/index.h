@@ -1,5 +1,5 @@
 /*
- * id -> place of one table's rows in memory, 7.5 bytes a row. Any uint64 is an id. The ids
+ * id -> place of one table's rows in memory, 7.1 bytes a row. Any uint64 is an id. The ids
  * themselves are not kept here but read from the rows' headers.
  */
 #ifndef PS_STORE_INDEX_H

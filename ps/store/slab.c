@@ -70,6 +70,20 @@ static uint64_t class_charge(const ps_slab_t *slab, const class_t *class)
     return slab->page_bytes + (uint64_t) class->per_page * slab->row_overhead_bytes;
 }
 
+/*
+ * Rounded to half a cache line, so that a record touches no more lines than it must: one of an odd
+ * number of halves spans the same number wherever it begins, one of whole lines begins with one.
+ * Where that would waste more than an eighth, to the unit of places.
+ */
+size_t ps_store_record_bytes(size_t row_bytes)
+{
+    size_t value_bytes = sizeof(ps_row_header_t) + row_bytes;
+    size_t halves = (value_bytes + 31) / 32 * 32;
+    if ((halves - value_bytes) * 8 <= value_bytes)
+        return halves;
+    return (value_bytes + PS_PLACE_BYTES - 1) / PS_PLACE_BYTES * PS_PLACE_BYTES;
+}
+
 size_t ps_slab_capacity(uint64_t budget_bytes, size_t page_bytes, size_t row_overhead_bytes,
                         size_t record_bytes)
 {

@@ -49,6 +49,7 @@
 #define MAX_BATCH 8192
 #define BATCH_SHARE 16
 #define WRITE_JOBS 4
+#define FIND_RUN 256
 /* A full region and its index: what places can tell apart. More memory is left unused. */
 #define ROWS_MAX (PS_SLAB_MAX_REGION + PS_SLAB_MAX_REGION / 4)
 
@@ -75,24 +76,6 @@ ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes)
 uint64_t ps_store_rows_bytes(const ps_store_t *store)
 {
     return store->layout.rows_bytes - store->reserved_bytes;
-}
-
-/*
- * Rounded to half a cache line, so that a record touches no more lines than it must: one of an odd
- * number of halves spans the same number wherever it begins, one of whole lines begins with one.
- * Where that would waste more than an eighth, to the unit of places.
- */
-static size_t record_bytes_of(size_t value_bytes)
-{
-    size_t halves = (value_bytes + 31) / 32 * 32;
-    if ((halves - value_bytes) * 8 <= value_bytes)
-        return halves;
-    return (value_bytes + PS_PLACE_BYTES - 1) / PS_PLACE_BYTES * PS_PLACE_BYTES;
-}
-
-size_t ps_store_record_bytes(size_t row_bytes)
-{
-    return record_bytes_of(sizeof(ps_row_header_t) + row_bytes);
 }
 
 /* ---- open, tables ---- */
@@ -161,7 +144,7 @@ size_t ps_store_capacity_of(const ps_store_layout_t *layout, size_t record_bytes
 static psc_status_t refuse_size(const ps_store_t *store, uint16_t number, size_t row_bytes,
                                 psc_error_t *error)
 {
-    size_t record_bytes = record_bytes_of(sizeof(ps_row_header_t) + row_bytes);
+    size_t record_bytes = ps_store_record_bytes(row_bytes);
     for (uint64_t memory = 2 * store->memory_bytes; memory < (uint64_t)1 << 40; memory *= 2) {
         ps_store_layout_t layout = ps_store_layout_of(memory);
         layout.rows_bytes -= store->reserved_bytes;
@@ -221,8 +204,7 @@ psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_b
     ps_store_layout_t layout = store->layout;
     layout.rows_bytes = ps_store_rows_bytes(store);
     if (row_bytes <= layout.page_bytes)
-        capacity =
-            ps_store_capacity_of(&layout, record_bytes_of(sizeof(ps_row_header_t) + row_bytes));
+        capacity = ps_store_capacity_of(&layout, ps_store_record_bytes(row_bytes));
     if (capacity < PS_STORE_MIN_ROWS)
         return refuse_size(store, number, row_bytes, error);
     if (!grow_arrays(store, number))
@@ -235,7 +217,7 @@ psc_status_t ps_store_table_add(ps_store_t *store, uint16_t number, size_t row_b
     table->value_bytes = sizeof(ps_row_header_t) + row_bytes;
     table->max_batch = max_batch_of(&layout, capacity);
     psc_status_t st =
-        ps_slab_class(store->slab, record_bytes_of(table->value_bytes), &table->class_id, error);
+        ps_slab_class(store->slab, ps_store_record_bytes(row_bytes), &table->class_id, error);
     if (st == PSC_OK)
         st = ps_index_create(number, store->base, &table->index, error);
     if (st != PSC_OK) {
@@ -334,14 +316,14 @@ static uint64_t job_of(const ps_store_t *store, const ps_row_header_t *loading)
 }
 
 /*
- * Tells the policy of all rows found; of a READ batch takes out those that are known absent.
- * Returns whether any row found must be pinned: it is not there yet, or there only as long as it is
- * pinned.
+ * Tells the policy of the rows found from `first` to `end`; of a READ batch takes out those that
+ * are known absent. Returns whether any row found must be pinned: it is not there yet, or there
+ * only as long as it is pinned.
  */
-static bool touch_found(ps_store_t *store, ps_batch_t *batch)
+static bool touch_found(ps_store_t *store, ps_batch_t *batch, size_t first, size_t end)
 {
     bool must_pin = false;
-    for (size_t i = 0; i < batch->n; i++) {
+    for (size_t i = first; i < end; i++) {
         if (batch->places[i] == 0)
             continue;
         ps_row_header_t *row = ps_store_row(store->base, batch->places[i]);
@@ -358,6 +340,23 @@ static bool touch_found(ps_store_t *store, ps_batch_t *batch)
             must_pin = true;
     }
     return must_pin;
+}
+
+/* Looks all rows up, a run at a time, so that their headers are still in the caches when they are
+ * touched. Returns how many are not in memory. */
+static size_t find_rows(ps_store_t *store, const ps_store_table_t *table, ps_batch_t *batch,
+                        bool *must_pin_out)
+{
+    size_t n_missing = 0;
+    bool must_pin = false;
+    for (size_t first = 0; first < batch->n; first += FIND_RUN) {
+        size_t n = batch->n - first < FIND_RUN ? batch->n - first : FIND_RUN;
+        n_missing += ps_index_find_batch(table->index, batch->ids + first, batch->hashes + first, n,
+                                         batch->places + first);
+        must_pin |= touch_found(store, batch, first, first + n);
+    }
+    *must_pin_out = must_pin;
+    return n_missing;
 }
 
 static psc_status_t pin_found(ps_store_t *store, ps_batch_t *batch, psc_error_t *error)
@@ -518,9 +517,8 @@ psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch, psc_error_t 
     if (st != PSC_OK)
         return st;
     ps_room_trim(store);
-    size_t n_missing =
-        ps_index_find_batch(table->index, batch->ids, batch->hashes, batch->n, batch->places);
-    bool must_pin = touch_found(store, batch);
+    bool must_pin;
+    size_t n_missing = find_rows(store, table, batch, &must_pin);
     if (n_missing != 0 && !must_pin)
         must_pin = !table->cold_empty ||
                    (batch->mode == PS_BATCH_WRITE && !ps_room_has(store, table, n_missing));
@@ -529,7 +527,8 @@ psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch, psc_error_t 
     } else {
         st = n_missing != 0 ? create_missing(store, table, batch, false, error) : PSC_OK;
         if (st == PSC_OK)
-            store->held = (ps_store_held_t){.places = batch->places, .n = batch->n};
+            store->held = (ps_store_held_t){
+                .places = batch->places, .n = batch->n, .any_new = n_missing != 0};
         else
             undo(store, batch);
     }
@@ -562,9 +561,10 @@ void ps_store_release(ps_store_t *store, ps_batch_t *batch)
     /* A batch that was not pinned by prepare was pinned by the next one, unless it is `held` still.
      */
     bool held = store->held.places == batch->places && batch->n != 0 && !batch->pinned;
+    bool any_new = store->held.any_new;
     if (held)
         store->held = (ps_store_held_t){0};
-    if (!held || batch->mode == PS_BATCH_WRITE)
+    if (!held || (batch->mode == PS_BATCH_WRITE && any_new))
         for (size_t i = 0; i < batch->n; i++)
             if (batch->places[i] != 0)
                 let_go(store, batch->places[i], !held);

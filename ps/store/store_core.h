@@ -32,6 +32,7 @@ typedef struct ps_store_table {
 typedef struct ps_store_held {
     const ps_place_t *places; /* NULL: there is none */
     size_t n;
+    bool any_new; /* some rows were not there: release looks for those that nobody made */
 } ps_store_held_t;
 
 struct ps_store {

@@ -137,13 +137,13 @@ static void a_batch_finds_what_single_searches_find(void **state)
 /* A page for the first rows, one that is not full, one of moves. */
 #define FIXED_BYTES 8192
 
-static void takes_seven_and_a_half_bytes_a_row_and_gives_them_back(void **state)
+static void takes_seven_bytes_a_row_and_gives_them_back(void **state)
 {
     (void)state;
     rows_t *rows = create_rows();
     for (uint32_t i = 1; i <= N_ROWS; i++) {
         insert(rows, i);
-        assert_true(ps_index_bytes(rows->index) <= 76 * (size_t)i / 10 + FIXED_BYTES);
+        assert_true(ps_index_bytes(rows->index) <= 72 * (size_t)i / 10 + FIXED_BYTES);
     }
     /* It gives back what would be more than 128 KiB too much. */
     for (uint32_t i = 1; i < N_ROWS; i++) {
@@ -155,11 +155,11 @@ static void takes_seven_and_a_half_bytes_a_row_and_gives_them_back(void **state)
     destroy_rows(rows);
 }
 
-/* Book-keeping of a row: its header, of which the policy has a byte, and its part of the index. */
+/* Book-keeping of a row: its header, its part of the index, and what the policy has beside them. */
 static void a_million_rows_take_at_most_forty_bytes_each_and_no_change_moves_many(void **state)
 {
     (void)state;
-    enum { MILLION = 1000000, MOVED_MAX = 8 * 12 };
+    enum { MILLION = 1000000, MOVED_MAX = 8 * 12, POLICY = MILLION * 3 / 4 };
     psc_error_t error = PSC_ERROR_INIT;
     uint8_t *base = psc_alloc_aligned((MILLION + 1) * sizeof(ps_row_header_t));
     assert_non_null(base);
@@ -173,7 +173,8 @@ static void a_million_rows_take_at_most_forty_bytes_each_and_no_change_moves_man
         assert_true(ps_index_moved(index) <= MOVED_MAX);
         n_moved += ps_index_moved(index);
     }
-    assert_true(sizeof(ps_row_header_t) * MILLION + ps_index_bytes(index) <= (size_t)40 * MILLION);
+    assert_true(sizeof(ps_row_header_t) * MILLION + ps_index_bytes(index) + POLICY <=
+                (size_t)40 * MILLION);
     assert_true(n_moved <= (size_t)4 * MILLION);
     for (uint32_t i = 1; i <= MILLION; i += 3)
         assert_int_equal(ps_index_find(index, i, psc_row_hash(table, i)), place_of(i));
@@ -260,7 +261,7 @@ static void a_failed_allocation_loses_nothing(void **state)
         rows->present[i] = true;
         rows->count++;
     }
-    assert_true(n_failures > 2);
+    assert_true(n_failures >= 2);
     check_all(rows);
     destroy_rows(rows);
 }
@@ -270,7 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(finds_what_was_inserted_and_nothing_else),
         cmocka_unit_test(a_batch_finds_what_single_searches_find),
-        cmocka_unit_test(takes_seven_and_a_half_bytes_a_row_and_gives_them_back),
+        cmocka_unit_test(takes_seven_bytes_a_row_and_gives_them_back),
         cmocka_unit_test(a_million_rows_take_at_most_forty_bytes_each_and_no_change_moves_many),
         cmocka_unit_test(works_when_all_rows_share_a_slot),
         cmocka_unit_test(a_search_ends_in_a_small_index_whatever_was_removed),
