@@ -34,8 +34,11 @@ void fixture_open(shard_fixture_t *f, const fixture_options_t *options)
     psc_error_t error = PSC_ERROR_INIT;
     assert_int_equal(psp_pool_create((size_t)16 << 20, &f->pool, &error), PSC_OK);
     assert_int_equal(psp_scratch_create((size_t)4 << 20, &f->scratch, &error), PSC_OK);
-    ps_store_options_t store_options = {.memory_bytes = options->memory_bytes};
-    assert_int_equal(ps_cold_memory_create(&options->faults, &store_options.cold, &error), PSC_OK);
+    ps_store_options_t store_options = {.memory_bytes = options->memory_bytes,
+                                        .cold = options->cold};
+    if (options->cold == NULL)
+        assert_int_equal(ps_cold_memory_create(&options->faults, &store_options.cold, &error),
+                         PSC_OK);
     assert_int_equal(ps_store_open(&store_options, &f->store, &error), PSC_OK);
     ps_shard_options_t shard_options = {.serve = ps_serve_functions,
                                         .store = f->store,

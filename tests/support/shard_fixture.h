@@ -1,6 +1,6 @@
 /*
- * A shard over a memory tier, driven by packed messages; its replies come back in the order in
- * which it answered. Everything here ends the test when it cannot do what is asked.
+ * A shard over a memory tier, or over another one, driven by packed messages; its replies come back
+ * in the order in which it answered. Everything here ends the test when it cannot do what is asked.
  */
 #ifndef TESTS_SUPPORT_SHARD_FIXTURE_H
 #define TESTS_SUPPORT_SHARD_FIXTURE_H
@@ -28,7 +28,8 @@ typedef struct shard_fixture {
 typedef struct fixture_options {
     uint64_t memory_bytes;
     uint32_t rank, n_servers, n_workers;
-    ps_cold_faults_t faults;
+    ps_cold_t *cold;         /* taken; NULL: a memory tier */
+    ps_cold_faults_t faults; /* of that memory tier */
 } fixture_options_t;
 
 void fixture_open(shard_fixture_t *f, const fixture_options_t *options);
