@@ -30,7 +30,6 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         {"requests.waited_clock", counters->waits_clock},
         {"requests.waited_room", counters->waits_room},
         {"requests.waited_rows", counters->waits_rows},
-        {"requests.fetched_early", counters->fetched_early},
         {"rows.pulled", counters->rows_pulled},
         {"rows.pulled_initial", counters->rows_initial},
         {"rows.pulled_scan", counters->rows_scanned},

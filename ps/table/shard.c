@@ -4,8 +4,7 @@
  *
  * Invariants. A request is in the queue of its session from arrival to reply, and replied to
  * exactly once: by its function (DONE), by the refusal that the function returned, or by the
- * failure of the shard. Only the oldest request of a session is served; the others are QUEUED (rows
- * that they will need from the disk are asked for when they arrive, but not held). So
+ * failure of the shard. Only the oldest request of a session is served; the others are QUEUED. So
  * at most one batch per session holds rows, and who holds rows waits for the disk alone: no two can
  * wait for each other. A request that found no room often enough is `starving`: nobody else takes
  * room before it. What waits for other workers (clocks, barriers) is tried again whenever one of
@@ -431,32 +430,6 @@ static psc_status_t refuse(ps_shard_t *shard, psp_buffer_t *buffer, uint64_t req
     return st;
 }
 
-/*
- * Starts reading the rows of a request that waits behind others of its session, so that they are
- * there when it is its turn. Nothing is kept, and what cannot be done now is not told now: it will
- * be when the request is served.
- */
-static void fetch_early(ps_shard_t *shard, const ps_session_t *session, ps_request_t *request)
-{
-    const psp_message_t *message = &request->message;
-    bool pull = message->kind == PSP_PULL;
-    if ((!pull && message->kind != PSP_PUSH) || (pull && message->u.pull.scan) ||
-        session->head->state != PS_REQUEST_WAIT_ROWS || shard->starving != NULL)
-        return;
-    size_t n = pull ? message->u.pull.n : message->u.push.n;
-    uint32_t number = pull ? message->u.pull.table : message->u.push.table;
-    uint32_t epoch = pull ? message->u.pull.table_epoch : message->u.push.table_epoch;
-    if (n == 0 || ps_shard_find_table(shard, number, epoch, &request->table, NULL) != PSC_OK ||
-        n > request->table->max_rows ||
-        locate(shard, request, pull ? message->u.pull.ids : message->u.push.ids, n, NULL) !=
-            PSC_OK ||
-        take_rows(shard, request, PS_BATCH_READ, n, NULL) != PSC_OK)
-        return;
-    shard->counters.fetched_early++;
-    request->prepared = true;
-    ps_shard_release(shard, request);
-}
-
 psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_t *error)
 {
     uint32_t peer = buffer->peer;
@@ -492,10 +465,8 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
     shard->n_waiting++;
     if (message.kind == PSP_GOODBYE)
         session->state = PS_SESSION_LEAVING;
-    if (!alone && message.kind != PSP_GOODBYE) {
-        fetch_early(shard, session, request);
+    if (!alone && message.kind != PSP_GOODBYE)
         return PSC_OK;
-    }
     st = advance(shard, peer, error);
     return st == PSC_OK ? settle(shard, error) : st;
 }

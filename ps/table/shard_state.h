@@ -23,7 +23,6 @@ typedef struct ps_shard_counters {
     uint64_t pushes_repeated; /* acknowledged, not applied again */
     uint64_t pushes_merged;   /* had duplicate ids */
     uint64_t waits_clock, waits_room, waits_rows;
-    uint64_t fetched_early;       /* their rows were asked for while they waited behind others */
     uint64_t bytes_in, bytes_out; /* of messages */
     ps_growth_counters_t growth;
 } ps_shard_counters_t;

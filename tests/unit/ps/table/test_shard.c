@@ -420,53 +420,6 @@ static void a_slow_clock_lets_go_those_who_waited_for_it(void **unused)
     fixture_close(&f, true);
 }
 
-/* Rows of a request that waits behind another one are on their way before it is its turn. */
-static void requests_that_wait_behind_others_have_their_rows_fetched(void **unused)
-{
-    (void)unused;
-    enum { WIDE = 1000, ROWS = 3000, N = 10 };
-    shard_fixture_t f;
-    start(&f, &three_workers);
-    psp_open_table_t wide = table_options("wide");
-    wide.dim = WIDE;
-    psp_open_table_reply_t opened;
-    assert_int_equal(fixture_open_table(&f, &wide, &opened, NULL), PSC_OK);
-    uint64_t ids[N];
-    float *rows = psc_alloc_zeroed(N * WIDE, sizeof *rows);
-    psp_push_t push = push_of(PSP_PUSH_ASSIGN, N);
-    push.table = opened.table;
-    push.dim = WIDE;
-    for (uint64_t first = 0; first < ROWS; first += N) {
-        for (uint64_t i = 0; i < N; i++) {
-            ids[i] = first + i;
-            rows[i * WIDE] = (float)ids[i];
-        }
-        (void)expect(&f, fixture_push(&f, 0, NULL, push, ids, rows), PSC_OK);
-    }
-    uint64_t reads = fixture_counter(&f, 1, "store.cold_reads");
-    psp_pull_t pull = pull_of(N);
-    pull.table = opened.table;
-    uint64_t requests[3];
-    for (uint64_t r = 0; r < 3; r++) { /* the rows written first are on disk */
-        for (uint64_t i = 0; i < N; i++)
-            ids[i] = r * N + i;
-        requests[r] = fixture_pull(&f, 0, NULL, pull, ids);
-    }
-    /* Nobody has polled: the first of them waits still. */
-    assert_int_equal(fixture_counter(&f, 1, "store.cold_reads") - reads, 3 * N);
-    assert_int_equal(fixture_counter(&f, 1, "requests.fetched_early"), 2);
-    for (uint64_t r = 0; r < 3; r++) {
-        psp_message_t reply = expect(&f, requests[r], PSC_OK);
-        for (uint64_t i = 0; i < N; i++) {
-            float value;
-            memcpy(&value, reply.u.pull_reply.rows + i * WIDE * sizeof value, sizeof value);
-            assert_true(value == (float)(r * N + i));
-        }
-    }
-    psc_free(rows);
-    fixture_close(&f, true);
-}
-
 static void a_barrier_holds_all_but_those_who_left(void **unused)
 {
     (void)unused;
@@ -537,7 +490,6 @@ int main(void)
         cmocka_unit_test(a_repeated_push_is_acknowledged_and_not_applied_again),
         cmocka_unit_test(a_pull_waits_for_clocks_and_later_requests_behind_it),
         cmocka_unit_test(a_slow_clock_lets_go_those_who_waited_for_it),
-        cmocka_unit_test(requests_that_wait_behind_others_have_their_rows_fetched),
         cmocka_unit_test(a_barrier_holds_all_but_those_who_left),
         cmocka_unit_test(memory_that_is_short_fails_the_start),
     };
