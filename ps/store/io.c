@@ -534,7 +534,8 @@ bool ps_io_add_read(ps_io_job_t *job, ps_place_t place, uint32_t slot)
 bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row, size_t size,
                      uint32_t slot)
 {
-    if (job->n == io->max_writes || size > io->job_bytes - job->used)
+    job->used = (job->used + 7) / 8 * 8; /* headers are looked at where they lie */
+    if (job->n == io->max_writes || job->used > io->job_bytes || size > io->job_bytes - job->used)
         return false;
     job->writes[job->n++] = (ps_io_write_t){
         .offset = (uint32_t)job->used, .size = (uint32_t)size, .slot = slot & 0x7fffffff};

@@ -1,5 +1,7 @@
-/* What surrounds RocksDB: few file descriptors, files that are cut off or gone, a full disk. Rows are
- * found as they were written, or an error is told; never nothing instead of a row. */
+/*
+ * What surrounds RocksDB: few file descriptors, files that are cut off or gone, a full disk. Rows
+ * are found as they were written, or an error is told; never nothing instead of a row.
+ */
 #include "common/alloc.h"
 #include "common/hash.h"
 #include "ps/store/cold.h"
