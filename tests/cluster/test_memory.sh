@@ -13,7 +13,7 @@ fi
 cd "$dir"
 
 # Ends the job and holds what was seen against the promise.
-check() # NAME MEMORY_MIB
+check() # NAME MEMORY_MIB MULTIPLE_ON_DISK
 {
     local i limit=$((($2 + 64) * 1024)) disk
     finish_job 60
@@ -24,7 +24,7 @@ check() # NAME MEMORY_MIB
             "$((disk / 1024)) MiB on disk"
         [ "${peak[i]}" -le $limit ] || failed "$1: server $i had ${peak[i]} KiB, promised are $limit"
         # Else this would have shown nothing.
-        if [ "${peak[i]}" = 0 ] || [ "$disk" -lt $(($2 * 2 * 1024)) ]; then
+        if [ "${peak[i]}" = 0 ] || [ "$disk" -lt $(($2 * $3 * 1024)) ]; then
             failed "$1: too few rows to tell"
         fi
     done
@@ -36,14 +36,14 @@ make_text text 4000 30000
 start_training bare log "$dir/data" 8M skipgram --corpus "$dir/text" --out "$dir/out" --dim 200 \
     --min-count 1 --sample 0 --window 2 --epochs 1 --quiet
 watch_servers "$dir/data"
-check "training" 8
+check "training" 8 2
 
-# All rows written, then all read, as in use and as a scan: many short ones, and long ones.
-for size in "8 170000 13" "64 70000 500"; do
-    read -r memory ids dim <<<"$size"
+# All rows written, then all read, as in use and as a scan: many short ones, ten times the memory, and long ones.
+for size in "8 170000 13 2" "8 46000 500 10" "64 70000 500 2"; do
+    read -r memory ids dim multiple <<<"$size"
     start_holding bare log "$dir/data" "${memory}M" "$ids" "$dir/hold" "$dim"
     touch hold/go
     watch_servers "$dir/data"
-    check "dim $dim" "$memory"
+    check "dim $dim" "$memory" "$multiple"
 done
 exit $((failures > 0))
