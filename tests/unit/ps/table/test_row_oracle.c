@@ -53,7 +53,7 @@ typedef struct history {
     size_t latest[ORACLE_TABLES_MAX][ORACLE_IDS];  /* in `was`, plus 1; 0: never was */
     size_t written[ORACLE_TABLES_MAX][ORACLE_IDS]; /* the same, known to be written back */
     bool may_lack[ORACLE_TABLES_MAX][ORACLE_IDS];  /* freed since then, perhaps, and begun anew */
-    uint64_t last[ORACLE_TABLES_MAX][ORACLE_IDS];  /* time of the last push */
+    uint64_t written_last[ORACLE_TABLES_MAX][ORACLE_IDS]; /* time of the last push before that */
 } history_t;
 
 typedef struct sent {
@@ -75,7 +75,8 @@ typedef struct world {
     history_t *history; /* or NULL */
     sent_t *first[WORKERS], *last[WORKERS];
     uint64_t clock[WORKERS]; /* told and answered */
-    size_t n_open, n_sent;
+    size_t n_open;
+    size_t turn; /* of a table */
     size_t states[4];
     uint64_t evicted, cold_found, freed; /* of shards that were closed */
 } world_t;
@@ -178,12 +179,13 @@ static void send_one(world_t *w)
     sent_t *sent = psc_alloc_zeroed(1, sizeof *sent);
     sent->is_clock = test_below(&w->random, 15) == 0;
     sent->is_push = !sent->is_clock && test_below(&w->random, 3) != 0;
-    sent->push = (oracle_push_t){.table = w->n_sent++ % w->oracle->n_tables,
+    sent->push = (oracle_push_t){.table = w->turn,
                                  .kind = (psp_push_kind_t)test_below(&w->random, 3),
                                  .rate = 0.05f + 0.04f * test_float(&w->random),
                                  .step = test_below(&w->random, 6),
                                  .n = test_below(&w->random, ORACLE_BATCH + 1),
                                  .index = sent->index};
+    w->turn = w->turn + 1 < w->oracle->n_tables ? w->turn + 1 : 0;
     if (test_below(&w->random, 2) == 0)
         sent->push.kind = PSP_PUSH_GRADIENT;
     uint64_t ids[ORACLE_BATCH];
@@ -238,7 +240,6 @@ static void take_push(world_t *w, const sent_t *sent)
         h->was[h->n].hash = oracle_hash(table, &table->rows[index]);
         h->latest[push->table][index] = ++h->n;
         h->may_lack[push->table][index] |= begun[i];
-        h->last[push->table][index] = w->oracle->time;
     }
 }
 
@@ -310,6 +311,7 @@ static void evict_all(world_t *w)
     for (size_t t = 0; h != NULL && t < w->oracle->n_tables; t++) {
         for (uint32_t i = 0; i < ORACLE_IDS; i++) {
             h->written[t][i] = h->latest[t][i];
+            h->written_last[t][i] = w->oracle->tables[t].rows[i].last;
             h->may_lack[t][i] = false;
         }
     }
@@ -406,7 +408,9 @@ static void adopt_row(world_t *w, size_t t, uint32_t index, const ps_row_header_
     if (record == NULL) {
         if (h->latest[t][index] == 0)
             return;
-        uint64_t life = table->options.expire_after, age = w->oracle->time - h->last[t][index];
+        /* What was on disk may have been older than what the crash took, and forgotten by now. */
+        uint64_t life = table->options.expire_after;
+        uint64_t age = w->oracle->time - h->written_last[t][index];
         bool forgotten = life != 0 && age > 2 * life;
         assert_true(h->written[t][index] == 0 || h->may_lack[t][index] || forgotten);
         h->n_lost++;
@@ -443,9 +447,11 @@ static void adopt_all(world_t *w)
         assert_int_equal(st, PSC_OK);
         while (!ps_store_ready(store, &batch))
             fixture_poll(&w->f);
-        for (uint32_t i = 0; i < ORACLE_IDS; i++)
-            adopt_row(w, t, i,
-                      places[i] != 0 ? ps_store_row(ps_store_base(store), places[i]) : NULL);
+        for (uint32_t i = 0; i < ORACLE_IDS; i++) {
+            const ps_row_header_t *row = ps_store_row(ps_store_base(store), places[i]);
+            bool there = places[i] != 0 && row->state == PS_ROW_PRESENT; /* not freed meanwhile */
+            adopt_row(w, t, i, there ? row : NULL);
+        }
         ps_store_release(store, &batch);
     }
 }
@@ -466,7 +472,7 @@ static void restart_history(world_t *w)
             h->was[h->n].index = i;
             h->was[h->n].hash = oracle_hash(table, &table->rows[i]);
             h->latest[t][i] = h->written[t][i] = ++h->n;
-            h->last[t][i] = table->rows[i].last;
+            h->written_last[t][i] = table->rows[i].last;
         }
     }
 }
