@@ -108,7 +108,7 @@ static psc_status_t memory_write(ps_cold_t *cold, const ps_cold_write_t *writes,
             psc_free(records[i]);
             continue;
         }
-        if (records[i] != NULL)
+        if (writes[i].record != NULL)
             memcpy(records[i], writes[i].record, writes[i].size);
         entry_t *entry = find_entry(tier->entries, tier->n_entries, writes[i].key);
         tier->count += !entry->used;

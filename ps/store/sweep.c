@@ -288,8 +288,9 @@ static void merge(ps_store_scan_t *scan, ps_store_piece_t *piece)
         const ps_row_header_t *now = find_hot(scan, row->id);
         scan->merged[n++] = now != NULL ? *now : *row;
     }
-    memmove(scan->hot, scan->hot + h, (scan->n_hot - h) * sizeof *scan->hot);
     scan->n_hot -= h;
+    if (scan->hot != NULL)
+        memmove(scan->hot, scan->hot + h, scan->n_hot * sizeof *scan->hot);
     scan->next = until;
     piece->rows = scan->merged;
     piece->n = n;
