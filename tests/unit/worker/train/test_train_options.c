@@ -13,13 +13,16 @@ static psc_status_t parse(const char *model, const char *line, psw_train_options
                           psc_error_t *error)
 {
     static char words[512];
-    char *argv[MAX_WORDS] = {words}, *rest = words;
+    static char *argv[MAX_WORDS]; /* lists borrow it, so it outlives the call as main's does */
+    char *rest = words;
+    argv[0] = words;
     int argc = 1;
     psc_parse_result_t result;
     (void)snprintf(words, sizeof words, "model %s", line);
     (void)strsep(&rest, " ");
-    while (rest != NULL && argc < MAX_WORDS)
+    while (rest != NULL && argc < MAX_WORDS - 1)
         argv[argc++] = strsep(&rest, " ");
+    argv[argc] = NULL;
     *error = (psc_error_t)PSC_ERROR_INIT;
     return psw_train_options_parse(psw_model_find(model), argc, argv, options, &result, error);
 }
