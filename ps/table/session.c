@@ -64,8 +64,10 @@ void ps_session_end(ps_sessions_t *sessions, uint32_t worker, uint32_t status)
     session->state = PS_SESSION_GONE;
     session->status = status;
     sessions->n_departed++;
-    if (status > sessions->worst_status)
+    if (status > sessions->worst_status) {
         sessions->worst_status = status;
+        sessions->worst_worker = worker;
+    }
     recompute(sessions);
 }
 

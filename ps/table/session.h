@@ -33,6 +33,7 @@ typedef struct ps_sessions {
     uint32_t n;
     uint32_t n_departed;
     uint32_t worst_status;
+    uint32_t worst_worker; /* who told it */
     uint64_t n_given;
     uint64_t min_clock; /* over all that are not gone; kept by the functions below */
     uint64_t time;      /* the same, but when all are gone what it was last; never falls */

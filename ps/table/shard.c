@@ -336,6 +336,23 @@ static void fail(ps_shard_t *shard, const psc_error_t *failure)
     }
 }
 
+/*
+ * Once a worker has left with a failure, the job has failed: what would go on with the training of
+ * the others is refused, so that they end too instead of working for nothing.
+ */
+static psc_status_t refuse_after_failure(const ps_shard_t *shard, psp_kind_t kind,
+                                         psc_error_t *refusal)
+{
+    uint32_t status = shard->sessions.worst_status;
+    bool goes_on = kind == PSP_PULL || kind == PSP_PUSH || kind == PSP_CLOCK || kind == PSP_BARRIER;
+    if (status == 0 || !goes_on)
+        return PSC_OK;
+    psc_status_t code = status == PSC_INTERRUPTED ? PSC_INTERRUPTED : PSC_PEER_GONE;
+    return psc_error_set(refusal, code, "worker %" PRIu32 " has left with status %" PRIu32 ": %s",
+                         shard->sessions.worst_worker, status,
+                         psc_status_text(psc_status_from_number(status)));
+}
+
 /* Serves a session's requests until one has to wait. Errors: the shard's end. */
 static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error)
 {
@@ -343,8 +360,9 @@ static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error
     while (session->head != NULL) {
         ps_request_t *request = session->head;
         psc_error_t refusal = PSC_ERROR_INIT;
-        psc_status_t st =
-            shard->options.serve[request->message.kind](shard, session, request, &refusal);
+        psc_status_t st = refuse_after_failure(shard, request->message.kind, &refusal);
+        if (st == PSC_OK)
+            st = shard->options.serve[request->message.kind](shard, session, request, &refusal);
         if (st != PSC_OK && !is_fatal(st)) {
             shard->counters.refused++;
             st = ps_shard_reply_bare(shard, peer, request->message.kind,

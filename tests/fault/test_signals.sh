@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# SIGTERM and SIGINT to embps-run, to a bare mpirun, and to a training in one process: the job ends in
+# SIGTERM and SIGINT to embps-run, to a bare mpirun, to one worker, and to a training in one process: the job ends in
 # order with status 7, says so once, writes no vectors and leaves no process. Its directories are closed
 # clean; a bare mpirun gives its ranks one second, so there they may also be known as not closed clean.
 # $1: build folder, $2: temporary folder.
@@ -35,6 +35,25 @@ for how in run bare local; do
         expect_no_jobs "$name"
         rm -f json
     done
+done
+
+# A signal to one worker ends the others too, which would otherwise train to their end for nothing.
+for victim in head tail; do
+    name="SIGTERM to one worker ($victim)"
+    data=$dir/data-one-$victim
+    start_training run log "$data" 16M skipgram --corpus "$dir/text" --out "$dir/out" --dim 50 \
+        --min-count 1 --epochs 10000 --batch-words 500 --log-json json --quiet
+    await 60 test -s json || { failed "$name: does not train"; cat log; }
+    start=$SECONDS
+    kill -TERM "$(pgrep -f "^[^ ]*/embps-train .*$dir/out" | $victim -n 1)"
+    finish_job 30
+    echo "$name: status $status after $((SECONDS - start)) s, states $(states_of "$data")"
+    [ $status = 7 ] || failed "$name: ends with $status, not 7"
+    [ "$(states_of "$data")" = "clean clean" ] || failed "$name: states are $(states_of "$data")"
+    expect_one_report "$name" log "no vectors were written"
+    expect_no_output "$name" out
+    expect_no_jobs "$name"
+    rm -f json
 done
 expect_refused "after a signal" "$dir/data-run-TERM" "closed clean"
 exit $((failures > 0))

@@ -140,7 +140,9 @@ EMBPS_API int embps_close(embps_client_t *client, embps_error_t *error);
 
 /*
  * What: the same after a failure: tells the servers (status: what the program will exit with),
- * waits for nothing. The program should exit soon. client NULL: no-op.
+ * waits for nothing. The program should exit soon. From then on pulls, pushes, clocks and barriers
+ * of the other workers fail, with INTERRUPTED after that status and with PEER_GONE after any other
+ * but 0, so that they end too. client NULL: no-op.
  */
 EMBPS_API void embps_abandon(embps_client_t *client, int status);
 

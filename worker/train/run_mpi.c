@@ -182,6 +182,10 @@ static psc_status_t train(run_t *run, psc_error_t *error)
         psw_progress_destroy(run->progress);
         fail(run, error);
     }
+    if (st == PSC_INTERRUPTED) { /* now, so that the servers stop the others too */
+        embps_abandon(run->client, (int)st);
+        run->client = NULL;
+    }
     bool reporter;
     return psp_mpi_job_agree(run->job, error, &reporter);
 }

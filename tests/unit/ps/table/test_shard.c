@@ -366,13 +366,12 @@ static void a_pull_waits_for_clocks_and_later_requests_behind_it(void **unused)
         expect_silence(&f);
     }
     /* Worker 0 itself is at clock 0 still and waits for itself: it leaves. */
-    psp_message_t goodbye = {.kind = PSP_GOODBYE, .u.goodbye = {.status = 7}};
+    psp_message_t goodbye = {.kind = PSP_GOODBYE};
     uint64_t left = fixture_send(&f, 0, &goodbye);
     (void)expect(&f, pulled, PSC_INTERRUPTED);
     (void)expect(&f, pushed, PSC_OK);
     (void)expect(&f, left, PSC_OK);
     assert_int_equal(ps_shard_departed(f.shard), 1);
-    assert_int_equal(ps_shard_worst_status(f.shard), 7);
     /* Worker 1 is served once worker 2 gets there. */
     f.clock[1] = 4;
     pulled = fixture_pull(&f, 1, NULL, pull, &id);
@@ -390,8 +389,42 @@ static void a_pull_waits_for_clocks_and_later_requests_behind_it(void **unused)
     goodbye = (psp_message_t){.kind = PSP_GOODBYE};
     (void)expect(&f, fixture_send(&f, 2, &goodbye), PSC_OK);
     assert_true(ps_shard_finished(f.shard));
-    assert_int_equal(ps_shard_worst_status(f.shard), 7);
+    assert_int_equal(ps_shard_worst_status(f.shard), 0);
     fixture_close(&f, true);
+}
+
+static void once_a_worker_has_left_with_a_failure_the_others_are_refused(void **unused)
+{
+    (void)unused;
+    for (uint32_t status = PSC_INTERRUPTED; status <= PSC_INTERRUPTED + 1; status++) {
+        psc_status_t refusal = status == PSC_INTERRUPTED ? PSC_INTERRUPTED : PSC_PEER_GONE;
+        shard_fixture_t f;
+        start(&f, &three_workers);
+        const uint64_t id = 5;
+        psp_pull_t pull = pull_of(1);
+        pull.staleness = 0;
+        f.clock[1] = 3;
+        uint64_t waits_clock = fixture_pull(&f, 1, NULL, pull, &id);
+        psp_message_t barrier = {.kind = PSP_BARRIER};
+        uint64_t waits_others = fixture_send(&f, 2, &barrier);
+        expect_silence(&f);
+        psp_message_t goodbye = {.kind = PSP_GOODBYE, .u.goodbye = {.status = status}};
+        (void)expect(&f, fixture_send(&f, 0, &goodbye), PSC_OK);
+        psp_message_t reply = expect(&f, waits_clock, refusal);
+        assert_non_null(strstr(reply.reply.error.message, "worker 0 has left with status"));
+        (void)expect(&f, waits_others, refusal);
+        psp_message_t clock = {.kind = PSP_CLOCK};
+        (void)expect(&f, fixture_send(&f, 1, &clock), refusal);
+        pull.staleness = PSP_STALENESS_ASYNC;
+        (void)expect(&f, fixture_pull(&f, 2, NULL, pull, &id), refusal);
+        for (uint32_t w = 1; w < 3; w++) {
+            goodbye = (psp_message_t){.kind = PSP_GOODBYE};
+            (void)expect(&f, fixture_send(&f, w, &goodbye), PSC_OK);
+        }
+        assert_true(ps_shard_finished(f.shard));
+        assert_int_equal(ps_shard_worst_status(f.shard), status);
+        fixture_close(&f, true);
+    }
 }
 
 static void a_slow_clock_lets_go_those_who_waited_for_it(void **unused)
@@ -490,6 +523,7 @@ int main(void)
         cmocka_unit_test(a_repeated_push_is_acknowledged_and_not_applied_again),
         cmocka_unit_test(a_pull_waits_for_clocks_and_later_requests_behind_it),
         cmocka_unit_test(a_slow_clock_lets_go_those_who_waited_for_it),
+        cmocka_unit_test(once_a_worker_has_left_with_a_failure_the_others_are_refused),
         cmocka_unit_test(a_barrier_holds_all_but_those_who_left),
         cmocka_unit_test(memory_that_is_short_fails_the_start),
     };
