@@ -42,6 +42,11 @@ static const psp_kind_info_t kinds[] = {
     [PSP_STATS_REPLY] = {"stats reply", 0, &embps__v1__stats_reply__descriptor, {{0}}},
     [PSP_GOODBYE] = {"goodbye", PSP_GOODBYE_REPLY, &embps__v1__goodbye_request__descriptor, {{0}}},
     [PSP_GOODBYE_REPLY] = {"goodbye reply", 0, &embps__v1__goodbye_reply__descriptor, {{0}}},
+    [PSP_PREFETCH] = {"prefetch",
+                      PSP_PREFETCH_REPLY,
+                      &embps__v1__prefetch_request__descriptor,
+                      {{15, 8}}},
+    [PSP_PREFETCH_REPLY] = {"prefetch reply", 0, &embps__v1__prefetch_reply__descriptor, {{0}}},
 };
 
 const psp_kind_info_t *psp_kind_info(uint32_t kind)

@@ -43,7 +43,10 @@ typedef enum psp_kind {
     PSP_STATS_REPLY = 14,
     PSP_GOODBYE = 15,
     PSP_GOODBYE_REPLY = 16,
+    PSP_PREFETCH = 17,
+    PSP_PREFETCH_REPLY = 18,
 } psp_kind_t;
+#define PSP_KIND_LAST PSP_PREFETCH_REPLY
 
 typedef enum psp_push_kind {
     PSP_PUSH_GRADIENT = 0,
@@ -56,7 +59,16 @@ typedef enum psp_row_state {
     PSP_ROW_INITIAL = 1,
     PSP_ROW_NOT_ADMITTED = 2,
     PSP_ROW_EXPIRED = 3,
+    PSP_ROW_CURRENT = 4,
+    PSP_ROW_LATE = 5,
 } psp_row_state_t;
+#define PSP_ROW_STATES 6u
+
+/* Whether a value follows in the reply for a row of this state. */
+static inline bool psp_row_has_value(uint8_t state)
+{
+    return state < PSP_ROW_CURRENT;
+}
 
 typedef enum psp_precision {
     PSP_F32 = 0,
@@ -96,7 +108,9 @@ typedef struct psp_hello_reply {
     uint32_t n_servers;
     uint32_t map_epoch;
     uint32_t max_message_bytes;
-    const uint8_t *slot_owners; /* PSC_SLOT_COUNT little-endian uint16, unaligned; NULL: absent */
+    const uint8_t *slot_owners;  /* PSC_SLOT_COUNT little-endian uint16, unaligned; NULL: none */
+    char host[PSP_NAME_MAX + 1]; /* "": unknown */
+    uint32_t window_bytes;       /* 0: no limit */
 } psp_hello_reply_t;
 
 typedef struct psp_open_table {
@@ -172,10 +186,11 @@ typedef struct psp_pull {
 
 typedef struct psp_pull_reply {
     uint32_t dim;
-    size_t n;                /* rows: length of rows / (4 * dim) */
+    size_t n;                /* rows that were asked for */
+    size_t n_values;         /* of them, those with a value: length of rows / (4 * dim) */
     const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
     const uint8_t *states;   /* n psp_row_state_t, or NULL: all present */
-    const uint8_t *rows;     /* n * dim float32, unaligned */
+    const uint8_t *rows;     /* n_values * dim float32, unaligned */
 } psp_pull_reply_t;
 
 typedef struct psp_push {
@@ -218,6 +233,14 @@ typedef struct psp_goodbye {
     uint32_t status;
 } psp_goodbye_t;
 
+typedef struct psp_prefetch {
+    uint32_t table;
+    uint32_t table_epoch;
+    uint64_t when;
+    size_t n;
+    const uint8_t *ids; /* n little-endian uint64, unaligned */
+} psp_prefetch_t;
+
 /* One unpacked message. Of the headers only the one that fits the kind is set. */
 typedef struct psp_message {
     psp_kind_t kind;
@@ -236,6 +259,7 @@ typedef struct psp_message {
         psp_barrier_t barrier;
         psp_stats_reply_t stats_reply;
         psp_goodbye_t goodbye;
+        psp_prefetch_t prefetch;
     } u;
 } psp_message_t;
 
@@ -258,8 +282,8 @@ PSC_MUST_CHECK psc_status_t psp_message_unpack(psp_scratch_t *scratch, uint32_t 
                                                psp_message_t *message_out, psc_error_t *error);
 
 /*
- * Packs any message without rows (for a pull: with its ids) from its plain struct, the reverse of
- * unpack. Errors: NO_MEMORY, INVALID_ARGUMENT (a length over a limit). Gives buffer.
+ * Packs any message without rows (for a pull or a prefetch: with its ids) from its plain struct,
+ * the reverse of unpack. Errors: NO_MEMORY, INVALID_ARGUMENT (a length over a limit). Gives buffer.
  */
 PSC_MUST_CHECK psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
                                              psp_buffer_t **buffer_out, psc_error_t *error);
@@ -272,6 +296,12 @@ PSC_MUST_CHECK psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_h
                                            const psp_pull_t *pull, psp_buffer_t **buffer_out,
                                            uint8_t **ids_out, psc_error_t *error);
 
+/* The same for a prefetch. */
+PSC_MUST_CHECK psc_status_t psp_prefetch_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                                               const psp_prefetch_t *prefetch,
+                                               psp_buffer_t **buffer_out, uint8_t **ids_out,
+                                               psc_error_t *error);
+
 /*
  * Begins a push: ids_out (n * 8 bytes) and rows_out (n * dim * 4 bytes) point into the buffer, both
  * unaligned. push->ids and push->rows are not read.
@@ -282,8 +312,8 @@ PSC_MUST_CHECK psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_h
                                            psc_error_t *error);
 
 /*
- * Begins the reply of a pull: rows_out (n * dim * 4 bytes) is for the gather. versions: n or NULL;
- * states: n bytes or NULL (all present); both are copied.
+ * Begins the reply of a pull of n rows. versions: n or NULL; states: n bytes or NULL (all present);
+ * both are copied. rows_out (dim * 4 bytes for each row that has a value) is for the gather.
  */
 PSC_MUST_CHECK psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
                                                  uint32_t dim, size_t n, const uint32_t *versions,

@@ -140,6 +140,27 @@ psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_header_t *header
     return pack_pull(pool, header, pull, NULL, buffer_out, ids_out, error);
 }
 
+static psc_status_t pack_prefetch(psp_pool_t *pool, const psp_request_header_t *header,
+                                  const psp_prefetch_t *prefetch, const void *copy,
+                                  psp_buffer_t **buffer_out, uint8_t **ids_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(header);
+    Embps__V1__PrefetchRequest to = EMBPS__V1__PREFETCH_REQUEST__INIT;
+    to.header = &head;
+    to.table = prefetch->table;
+    to.table_epoch = prefetch->table_epoch;
+    to.when = prefetch->when;
+    bulk_t ids = {15, bulk_bytes(prefetch->n, sizeof(uint64_t)), copy, ids_out};
+    return pack(pool, PSP_PREFETCH, &to.base, &ids, 1, buffer_out, error);
+}
+
+psc_status_t psp_prefetch_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                                const psp_prefetch_t *prefetch, psp_buffer_t **buffer_out,
+                                uint8_t **ids_out, psc_error_t *error)
+{
+    return pack_prefetch(pool, header, prefetch, NULL, buffer_out, ids_out, error);
+}
+
 psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header,
                             const psp_push_t *push, psp_buffer_t **buffer_out, uint8_t **ids_out,
                             uint8_t **rows_out, psc_error_t *error)
@@ -174,10 +195,13 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
     Embps__V1__PullReply to = EMBPS__V1__PULL_REPLY__INIT;
     to.header = &head;
     to.dim = dim;
+    size_t n_values = n;
+    for (size_t i = 0; states != NULL && i < n; i++)
+        n_values -= !psp_row_has_value(states[i]);
     const bulk_t bulk[] = {
         {3, versions != NULL ? bulk_bytes(n, sizeof(uint32_t)) : 0, versions, NULL},
         {4, states != NULL ? n : 0, states, NULL},
-        {15, bulk_bytes(n, dim * sizeof(float)), NULL, rows_out},
+        {15, bulk_bytes(n_values, dim * sizeof(float)), NULL, rows_out},
     };
     return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 3, buffer_out, error);
 }
@@ -226,6 +250,11 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
     to.n_servers = from->n_servers;
     to.map_epoch = from->map_epoch;
     to.max_message_bytes = from->max_message_bytes;
+    if (memchr(from->host, '\0', sizeof from->host) == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "a host's name of over %u bytes",
+                             PSP_NAME_MAX);
+    to.host = (char *)from->host;
+    to.window_bytes = from->window_bytes;
     size_t owners_bytes = from->slot_owners != NULL ? PSC_SLOT_COUNT * sizeof(uint16_t) : 0;
     bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
     return pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);
@@ -377,6 +406,9 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
     case PSP_PULL:
         return pack_pull(pool, &message->request, &message->u.pull, message->u.pull.ids, buffer_out,
                          NULL, error);
+    case PSP_PREFETCH:
+        return pack_prefetch(pool, &message->request, &message->u.prefetch, message->u.prefetch.ids,
+                             buffer_out, NULL, error);
     case PSP_CLOCK:
         return pack_clock(pool, message, buffer_out, error);
     case PSP_CLOCK_REPLY:
@@ -392,6 +424,7 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
     case PSP_PUSH_REPLY:
     case PSP_BARRIER_REPLY:
     case PSP_GOODBYE_REPLY:
+    case PSP_PREFETCH_REPLY:
         return psp_reply_pack(pool, message->kind, &message->reply, buffer_out, error);
     case PSP_PULL_REPLY:
     case PSP_PUSH:

@@ -234,6 +234,9 @@ static psc_status_t read_hello_reply(const unpacker_t *u, const Embps__V1__Hello
         return refuse_number(u, "server rank", from->server);
     if (u->bulk[0].size != 0 && u->bulk[0].size != PSC_SLOT_COUNT * sizeof(uint16_t))
         return refuse_number(u, "size of slot_owners", u->bulk[0].size);
+    size_t host_length = strlen(from->host);
+    if (host_length > PSP_NAME_MAX)
+        return refuse_number(u, "length of host", host_length);
     *to = (psp_hello_reply_t){
         .cluster = from->cluster,
         .session = from->session,
@@ -242,7 +245,9 @@ static psc_status_t read_hello_reply(const unpacker_t *u, const Embps__V1__Hello
         .map_epoch = from->map_epoch,
         .max_message_bytes = from->max_message_bytes,
         .slot_owners = u->bulk[0].size != 0 ? u->bulk[0].start : NULL,
+        .window_bytes = from->window_bytes,
     };
+    memcpy(to->host, from->host, host_length + 1);
     return PSC_OK;
 }
 
@@ -335,12 +340,18 @@ static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest 
     return PSC_OK;
 }
 
-static psc_status_t check_states(const unpacker_t *u, const uint8_t *states, size_t n)
+/* Also how many of n rows have a value. */
+static psc_status_t check_states(const unpacker_t *u, const uint8_t *states, size_t n,
+                                 size_t *n_values_out)
 {
     uint8_t highest = 0;
-    for (size_t i = 0; i < n; i++)
+    size_t n_values = 0;
+    for (size_t i = 0; i < n; i++) {
         highest = states[i] > highest ? states[i] : highest;
-    return highest > PSP_ROW_EXPIRED ? refuse_number(u, "row state", highest) : PSC_OK;
+        n_values += psp_row_has_value(states[i]);
+    }
+    *n_values_out = n_values;
+    return highest >= PSP_ROW_STATES ? refuse_number(u, "row state", highest) : PSC_OK;
 }
 
 static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullReply *from,
@@ -355,19 +366,37 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
     size_t row_bytes = (size_t)from->dim * sizeof(float);
     if (rows->size % row_bytes != 0)
         return refuse(u, "its rows are not a whole number of rows");
-    size_t n = rows->size / row_bytes;
+    size_t n_values = rows->size / row_bytes, n_told = n_values;
+    size_t n = states->size != 0 ? states->size : n_values;
+    if (states->size != 0)
+        st = check_states(u, states->start, n, &n_told);
+    if (st != PSC_OK)
+        return st;
+    if (n_told != n_values)
+        return refuse(u, "it has not as many rows as states with a value");
     if (versions->size != 0 && versions->size / sizeof(uint32_t) != n)
         return refuse(u, "it has not as many versions as rows");
-    if (states->size != 0 && states->size != n)
-        return refuse(u, "it has not as many states as rows");
     *to = (psp_pull_reply_t){
         .dim = from->dim,
         .n = n,
+        .n_values = n_values,
         .versions = versions->size != 0 ? versions->start : NULL,
         .states = states->size != 0 ? states->start : NULL,
         .rows = rows->size != 0 ? rows->start : u->data,
     };
-    return check_states(u, to->states, states->size);
+    return PSC_OK;
+}
+
+static void read_prefetch(const unpacker_t *u, const Embps__V1__PrefetchRequest *from,
+                          psp_prefetch_t *to)
+{
+    *to = (psp_prefetch_t){
+        .table = from->table,
+        .table_epoch = from->table_epoch,
+        .when = from->when,
+        .n = u->bulk[0].size / sizeof(uint64_t),
+        .ids = u->bulk[0].size != 0 ? u->bulk[0].start : u->data,
+    };
 }
 
 static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest *from,
@@ -465,10 +494,14 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
     case PSP_GOODBYE:
         to->u.goodbye.status = ((const Embps__V1__GoodbyeRequest *)from)->status;
         return PSC_OK;
+    case PSP_PREFETCH:
+        read_prefetch(u, from, &to->u.prefetch);
+        return PSC_OK;
     case PSP_PUSH_REPLY:
     case PSP_BARRIER_REPLY:
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:
+    case PSP_PREFETCH_REPLY:
         return PSC_OK; /* a header alone */
     }
     return PSC_OK;

@@ -51,9 +51,15 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
                              server, n, request->dim, reply->n, reply->dim);
     const size_t bytes = request->dim * sizeof(float);
     const uint32_t *order = request->order + begin;
-    for (uint32_t j = 0; j < n; j++)
-        memcpy(request->rows_out + (size_t)order[j] * request->stride, reply->rows + j * bytes,
-               bytes);
+    const uint8_t *row = reply->rows;
+    if (reply->n_values != n)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "server %u answered a pull of %u rows with %zu values", server, n,
+                             reply->n_values);
+    for (uint32_t j = 0; j < n; j++) {
+        memcpy(request->rows_out + (size_t)order[j] * request->stride, row, bytes);
+        row += bytes;
+    }
     for (uint32_t j = 0; request->states_out != NULL && j < n; j++)
         request->states_out[order[j]] =
             reply->states != NULL ? reply->states[j] : (uint8_t)PSP_ROW_PRESENT;

@@ -23,7 +23,7 @@ struct ps_request;
 typedef psc_status_t (*ps_serve_fn)(ps_shard_t *shard, struct ps_session *session,
                                     struct ps_request *request, psc_error_t *error);
 
-#define PS_KINDS 17u /* psp_kind_t values are below */
+#define PS_KINDS (PSP_KIND_LAST + 1) /* psp_kind_t values are below */
 
 typedef struct ps_shard_options {
     const ps_serve_fn *serve; /* [PS_KINDS], by psp_kind_t: ps_serve_functions */

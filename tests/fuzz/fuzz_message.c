@@ -35,13 +35,15 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.hello_reply.slot_owners, (size_t)16384 * 2);
     } else if (m->kind == PSP_PULL) {
         touch(m->u.pull.ids, m->u.pull.n * 8);
+    } else if (m->kind == PSP_PREFETCH) {
+        touch(m->u.prefetch.ids, m->u.prefetch.n * 8);
     } else if (m->kind == PSP_PUSH) {
         touch(m->u.push.ids, m->u.push.n * 8);
         touch(m->u.push.rows, m->u.push.n * m->u.push.dim * 4);
     } else if (m->kind == PSP_PULL_REPLY) {
         touch(m->u.pull_reply.versions, m->u.pull_reply.n * 4);
         touch(m->u.pull_reply.states, m->u.pull_reply.n);
-        touch(m->u.pull_reply.rows, m->u.pull_reply.n * m->u.pull_reply.dim * 4);
+        touch(m->u.pull_reply.rows, m->u.pull_reply.n_values * m->u.pull_reply.dim * 4);
     } else if (m->kind == PSP_STATS_REPLY) {
         require(m->u.stats_reply.n <= PSP_COUNTERS_MAX);
         for (size_t i = 0; i < m->u.stats_reply.n; i++)
@@ -70,7 +72,7 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
         st = psp_pull_reply_begin(pool, &m->reply, r->dim, r->n, versions, r->states, &buffer,
                                   &rows, NULL);
         require(st == PSC_OK);
-        memcpy(rows, r->rows, r->n * r->dim * 4);
+        memcpy(rows, r->rows, r->n_values * r->dim * 4);
         free(versions);
     } else {
         st = psp_message_pack(pool, m, &buffer, NULL);

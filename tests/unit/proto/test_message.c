@@ -7,19 +7,19 @@
 static void every_request_has_its_reply(void **state)
 {
     (void)state;
-    for (uint32_t kind = PSP_HELLO; kind <= PSP_GOODBYE_REPLY; kind += 2) {
+    for (uint32_t kind = PSP_HELLO; kind <= PSP_KIND_LAST; kind += 2) {
         assert_int_equal(psp_reply_kind(kind), kind + 1);
         assert_int_equal(psp_reply_kind(kind + 1), 0);
     }
     assert_int_equal(psp_reply_kind(0), 0);
-    assert_int_equal(psp_reply_kind(PSP_GOODBYE_REPLY + 1), 0);
+    assert_int_equal(psp_reply_kind(PSP_KIND_LAST + 1), 0);
     assert_int_equal(psp_reply_kind(UINT32_MAX), 0);
 }
 
 static void every_kind_has_a_name_of_its_own(void **state)
 {
     (void)state;
-    for (uint32_t a = PSP_HELLO; a <= PSP_GOODBYE_REPLY; a++) {
+    for (uint32_t a = PSP_HELLO; a <= PSP_KIND_LAST; a++) {
         assert_string_not_equal(psp_kind_name(a), "unknown");
         for (uint32_t b = PSP_HELLO; b < a; b++)
             assert_string_not_equal(psp_kind_name(a), psp_kind_name(b));
@@ -31,7 +31,7 @@ static void every_kind_has_a_name_of_its_own(void **state)
 static void bulk_fields_are_those_of_the_schema(void **state)
 {
     (void)state;
-    for (uint32_t kind = PSP_HELLO; kind <= PSP_GOODBYE_REPLY; kind++) {
+    for (uint32_t kind = PSP_HELLO; kind <= PSP_KIND_LAST; kind++) {
         const psp_kind_info_t *info = psp_kind_info(kind);
         assert_non_null(info);
         const ProtobufCFieldDescriptor *header =

@@ -95,6 +95,25 @@ static void every_request_survives_the_wire(void **state)
     psp_buffer_put(round_trip(f, &m));
     assert_request_header(&f->message.request);
     assert_int_equal(f->message.u.goodbye.status, 7);
+
+    const uint64_t ids[] = {0, UINT64_MAX, 7};
+    m = (psp_message_t){.kind = PSP_PREFETCH, .request = some_request};
+    for (size_t n = 0; n <= 3; n += 3) {
+        m.u.prefetch = (psp_prefetch_t){.table = 4,
+                                        .table_epoch = 5,
+                                        .when = UINT64_MAX - 1,
+                                        .n = n,
+                                        .ids = (const uint8_t *)ids};
+        psp_buffer_t *buffer = round_trip(f, &m);
+        assert_request_header(&f->message.request);
+        const psp_prefetch_t *p = &f->message.u.prefetch;
+        assert_int_equal(p->table, 4);
+        assert_int_equal(p->table_epoch, 5);
+        assert_true(p->when == UINT64_MAX - 1);
+        assert_int_equal(p->n, n);
+        assert_memory_equal(p->ids, ids, n * sizeof ids[0]);
+        psp_buffer_put(buffer);
+    }
 }
 
 static void every_small_reply_survives_the_wire(void **state)
@@ -115,7 +134,8 @@ static void every_small_reply_survives_the_wire(void **state)
     assert_int_equal(f->message.u.clock_reply.min_clock, 5);
     assert_true(f->message.u.clock_reply.total_progress == UINT64_MAX);
 
-    const psp_kind_t bare[] = {PSP_PUSH_REPLY, PSP_BARRIER_REPLY, PSP_GOODBYE_REPLY};
+    const psp_kind_t bare[] = {PSP_PUSH_REPLY, PSP_BARRIER_REPLY, PSP_GOODBYE_REPLY,
+                               PSP_PREFETCH_REPLY};
     for (size_t i = 0; i < sizeof bare / sizeof bare[0]; i++) {
         m = (psp_message_t){.kind = bare[i], .reply = some_reply};
         psp_buffer_put(round_trip(f, &m));
@@ -148,9 +168,15 @@ static void hello_reply_carries_the_slot_map(void **state)
     assert_memory_equal(r->slot_owners, owners, sizeof owners);
     psp_buffer_put(buffer);
 
+    memset(m.u.hello_reply.host, 'h', PSP_NAME_MAX);
+    m.u.hello_reply.window_bytes = UINT32_MAX;
     m.u.hello_reply.slot_owners = NULL;
     psp_buffer_put(round_trip(f, &m));
     assert_null(f->message.u.hello_reply.slot_owners);
+    assert_string_equal(f->message.u.hello_reply.host, m.u.hello_reply.host);
+    assert_true(f->message.u.hello_reply.window_bytes == UINT32_MAX);
+    memset(m.u.hello_reply.host, 'h', PSP_NAME_MAX + 1);
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
 }
 
 static void open_table_survives_with_longest_names_and_all_params(void **state)
@@ -356,9 +382,11 @@ static void pull_reply_carries_rows_versions_and_states(void **state)
     enum { N = 300, D = 7 };
     uint32_t versions[N];
     uint8_t states[N];
+    size_t n_values = 0;
     for (uint32_t i = 0; i < N; i++) {
         versions[i] = UINT32_MAX - i;
-        states[i] = (uint8_t)(i % (PSP_ROW_EXPIRED + 1));
+        states[i] = (uint8_t)(i % PSP_ROW_STATES);
+        n_values += states[i] != PSP_ROW_CURRENT && states[i] != PSP_ROW_LATE;
     }
     for (int with = 0; with < 4; with++) {
         psp_buffer_t *buffer = NULL;
@@ -367,8 +395,10 @@ static void pull_reply_carries_rows_versions_and_states(void **state)
             psp_pull_reply_begin(f->pool, &some_reply, D, N, (with & 1) != 0 ? versions : NULL,
                                  (with & 2) != 0 ? states : NULL, &buffer, &rows, &f->error),
             PSC_OK);
-        for (size_t i = 0; i < N * D * 4; i++)
+        size_t n_sent = (with & 2) != 0 ? n_values : N;
+        for (size_t i = 0; i < n_sent * D * 4; i++)
             rows[i] = (uint8_t)i;
+        assert_ptr_equal(rows + n_sent * D * 4, buffer->data + buffer->size);
         assert_int_equal(psp_message_unpack(f->scratch, PSP_PULL_REPLY, buffer->data, buffer->size,
                                             &f->message, &f->error),
                          PSC_OK);
@@ -376,6 +406,7 @@ static void pull_reply_carries_rows_versions_and_states(void **state)
         assert_reply_ok(&f->message.reply);
         assert_int_equal(r->dim, D);
         assert_int_equal(r->n, N);
+        assert_int_equal(r->n_values, n_sent);
         assert_ptr_equal(r->rows, rows);
         assert_int_equal(r->versions != NULL, with & 1);
         assert_int_equal(r->states != NULL, (with & 2) >> 1);
@@ -393,7 +424,7 @@ static void an_error_reply_of_any_kind_comes_back_whole(void **state)
     psp_reply_header_t header = {.request = 5, .map_epoch = 6};
     header.error = (psc_error_t){.code = PSC_DISK_FULL, .rank = 3, .id = UINT64_MAX};
     memset(header.error.message, 'x', sizeof header.error.message - 1);
-    for (uint32_t kind = 1; kind <= PSP_GOODBYE; kind += 2) {
+    for (uint32_t kind = 1; kind < PSP_KIND_LAST; kind += 2) {
         uint32_t reply = psp_reply_kind(kind);
         psp_buffer_t *buffer = NULL;
         assert_int_equal(psp_reply_pack(f->pool, (psp_kind_t)reply, &header, &buffer, &f->error),

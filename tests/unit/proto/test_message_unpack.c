@@ -171,13 +171,13 @@ static void unknown_kinds_are_refused(void **state)
     message_fixture_t *f = *state;
     f->size = 0;
     put_request_header(f);
-    const uint32_t kinds[] = {0, 17, 255, UINT32_MAX};
+    const uint32_t kinds[] = {0, PSP_KIND_LAST + 1, 255, UINT32_MAX};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         assert_int_equal(unpack_bytes(f, kinds[i]), PSC_PROTOCOL);
         assert_string_equal(psp_kind_name(kinds[i]), "unknown");
         assert_int_equal(psp_reply_kind(kinds[i]), 0);
     }
-    for (uint32_t kind = 1; kind <= 16; kind += 2) {
+    for (uint32_t kind = 1; kind < PSP_KIND_LAST; kind += 2) {
         assert_int_equal(psp_reply_kind(kind), kind + 1);
         assert_int_equal(psp_reply_kind(kind + 1), 0);
     }
@@ -259,8 +259,27 @@ static void bad_pull_replies_are_refused(void **state)
     put_reply_header(f);
     put_number(f, 2, 2);
     put_bytes(f, 15, rows, sizeof rows);
-    put_bytes(f, 4, "\3\4", 2);
-    expect_refused(f, PSP_PULL_REPLY, "row state 4");
+    put_bytes(f, 4, "\3\6", 2);
+    expect_refused(f, PSP_PULL_REPLY, "row state 6");
+
+    for (int state_without = PSP_ROW_CURRENT; state_without <= PSP_ROW_LATE; state_without++) {
+        const uint8_t states[3] = {0, (uint8_t)state_without, 3};
+        f->size = 0;
+        put_reply_header(f);
+        put_number(f, 2, 2);
+        put_bytes(f, 15, rows, sizeof rows);
+        put_bytes(f, 4, states, 2);
+        expect_refused(f, PSP_PULL_REPLY, "as many rows as states with a value");
+
+        f->size = 0;
+        put_reply_header(f);
+        put_number(f, 2, 2);
+        put_bytes(f, 15, rows, sizeof rows);
+        put_bytes(f, 4, states, 3);
+        expect_ok(f, PSP_PULL_REPLY);
+        assert_int_equal(f->message.u.pull_reply.n, 3);
+        assert_int_equal(f->message.u.pull_reply.n_values, 2);
+    }
 }
 
 static void bad_small_messages_are_refused(void **state)
