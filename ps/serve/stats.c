@@ -57,7 +57,7 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         {"store.written_back", store.written_back},
         {"store.cold_reads", store.cold_reads},
         {"store.cold_found", store.cold_found},
-        {"store.erased", store.erased},
+        {"store.fetched_ahead", store.fetched_ahead},
         {"store.write_stalls", store.write_stalls},
         {"store.write_stall_us", store.write_stall_us},
         {"store.bytes_hot", store.bytes_hot},

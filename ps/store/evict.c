@@ -24,8 +24,15 @@
  * an entry counts when there is a newcomer at its place; the row that is there now may then be
  * judged early, and no harm is done.
  *
- * Memory beside the header: 1/4 byte a row for the queue, 1 at its longest, 1/2 for who left; made
- * at the first eviction, and again when class or queue have grown by then.
+ * Rows that come in ahead of their use (prefetched) wait in a ring of their own until they are used:
+ * neither queue nor clock takes them. When the oldest of the ring has been used, it becomes a
+ * newcomer, or one of the clock if it came back, as if it had come in with that use. So what is
+ * announced and used leaves the same traces as without announcing; what is announced and never used
+ * stays until others were announced for it (lapse). The ring has a tenth of the class.
+ *
+ * Memory beside the header: 1/4 byte a row for the queue, 1 at its longest, 1/2 for who left, 1/2
+ * for who is ahead; made at the first eviction, or prefetch, and again when class or queue have
+ * grown by then.
  *
  * Bounded work: LOOK newcomers and LOOK others (PASS newcomers between them); when all of these
  * were used, a newcomer goes before its time, or the one with the lowest counter. So a table whose
@@ -52,6 +59,8 @@
 #define LINE_ROWS 44      /* 11 bits each */
 #define ROWS_PER_LINE 256 /* of the class: 2 bits each in either half */
 #define BITS 4
+#define MAX_AHEAD 65536
+#define SETTLED 4 /* rows that were ahead and are looked at when one is evicted */
 
 static bool evictable(const ps_row_header_t *row)
 {
@@ -62,6 +71,7 @@ void ps_evict_clear(ps_evict_class_t *evict)
 {
     psc_free(evict->newcomers);
     psc_free(evict->left);
+    psc_free(evict->ahead);
     *evict = (ps_evict_class_t){0};
 }
 
@@ -220,7 +230,7 @@ static ps_place_t choose_newcomer(const ps_slab_t *slab, uint32_t class_id, ps_e
         ps_row_header_t *row = ps_store_row(base, place);
         if (row->state == PS_ROW_FREE || (row->policy & PS_EVICT_NEWCOMER) == 0)
             continue;
-        if (!evictable(row)) {
+        if (!evictable(row) || (row->policy & PS_EVICT_AHEAD) != 0) {
             push_newcomer(evict, place);
             n_held++;
             continue;
@@ -237,12 +247,103 @@ static ps_place_t choose_newcomer(const ps_slab_t *slab, uint32_t class_id, ps_e
     return 0;
 }
 
+/* ---- rows ahead of their use ---- */
+
+static void push_ahead(ps_evict_class_t *evict, ps_place_t place)
+{
+    PSC_BUG_ON(evict->n_ahead == evict->n_ahead_ring);
+    uint32_t at = evict->ahead_oldest + evict->n_ahead++;
+    evict->ahead[at < evict->n_ahead_ring ? at : at - evict->n_ahead_ring] = place;
+}
+
+/* The oldest row of the ring becomes an ordinary one, if it was used, or lapses. False: neither, or
+ * there is none. */
+static bool settle_oldest(const ps_slab_t *slab, uint32_t class_id, ps_evict_class_t *evict,
+                          bool lapses)
+{
+    if (evict->n_ahead == 0)
+        return false;
+    ps_place_t place = evict->ahead[evict->ahead_oldest];
+    bool there = ps_slab_is_record(slab, class_id, place);
+    ps_row_header_t *row = there ? ps_store_row(ps_slab_base(slab), place) : NULL;
+    there = there && row->state != PS_ROW_FREE;
+    if (there && (row->policy & PS_EVICT_AHEAD) != 0 && !lapses)
+        return false;
+    evict->ahead_oldest =
+        evict->ahead_oldest + 1 < evict->n_ahead_ring ? evict->ahead_oldest + 1 : 0;
+    evict->n_ahead--;
+    if (!there)
+        return true;
+    row->policy &= (uint8_t)~PS_EVICT_AHEAD;
+    if ((row->policy & PS_EVICT_NEWCOMER) == 0)
+        return true;
+    if (evict->n_newcomers < evict->n_ring)
+        push_newcomer(evict, place);
+    else
+        row->policy &= (uint8_t)~PS_EVICT_NEWCOMER;
+    return true;
+}
+
+/* A ring of n, with the same rows. Not had: as it was. */
+static void lengthen_ahead(ps_evict_class_t *evict, uint32_t n)
+{
+    ps_place_t *ring = psc_alloc_array(n, sizeof *ring);
+    if (ring == NULL)
+        return;
+    for (uint32_t i = 0; i < evict->n_ahead; i++)
+        ring[i] = evict->ahead[(evict->ahead_oldest + i) % evict->n_ahead_ring];
+    psc_free(evict->ahead);
+    evict->ahead = ring;
+    evict->n_ahead_ring = n;
+    evict->ahead_oldest = 0;
+}
+
+size_t ps_evict_ahead_room(const ps_slab_t *slab, uint32_t class_id, ps_evict_class_t *evict)
+{
+    size_t most = ps_slab_class_records(slab, class_id) / PS_EVICT_AHEAD_SHARE;
+    if (most > MAX_AHEAD)
+        most = MAX_AHEAD;
+    if (most > evict->n_ahead_ring)
+        lengthen_ahead(evict, (uint32_t)(evict->n_ahead_ring == 0 ? most : most + most / 8));
+    while (settle_oldest(slab, class_id, evict, false))
+        continue;
+    if (most > evict->n_ahead_ring)
+        most = evict->n_ahead_ring;
+    return most > evict->n_ahead ? most - evict->n_ahead : 0;
+}
+
+void ps_evict_announce(ps_evict_class_t *evict, ps_row_header_t *row, ps_place_t place,
+                       uint64_t hash)
+{
+    bool returns = has_left(evict, hash);
+    row->policy = (uint8_t)(returns ? PS_EVICT_AHEAD : PS_EVICT_AHEAD | PS_EVICT_NEWCOMER);
+    if (returns)
+        evict->share += RETURN;
+    push_ahead(evict, place);
+}
+
+void ps_evict_keep(ps_evict_class_t *evict, ps_row_header_t *row, ps_place_t place)
+{
+    /* One that was used since the hand came by stays for a while anyway. */
+    if ((row->policy & (PS_EVICT_USES | PS_EVICT_AHEAD)) != 0)
+        return;
+    row->policy = (uint8_t)(row->policy | PS_EVICT_AHEAD | 1);
+    push_ahead(evict, place);
+}
+
+void ps_evict_lapse(const ps_slab_t *slab, uint32_t class_id, ps_evict_class_t *evict, size_t n)
+{
+    while (n-- > 0 && settle_oldest(slab, class_id, evict, true))
+        continue;
+}
+
 /* ---- the clock ---- */
 
 typedef struct found {
     ps_place_t unused;   /* a row of the clock without uses since the hand came by */
     ps_place_t least;    /* the one with the fewest among those looked at */
     ps_place_t newcomer; /* met on the way */
+    ps_place_t ahead;    /* met on the way, its use still to come */
 } found_t;
 
 /* Moves the hand to the first unused row, or LOOK rows further. */
@@ -262,6 +363,10 @@ static found_t look_by_clock(const ps_slab_t *slab, uint32_t class_id, ps_evict_
             ps_row_header_t *row = ps_store_row(base, place);
             if (!evictable(row))
                 continue;
+            if ((row->policy & PS_EVICT_AHEAD) != 0) {
+                found.ahead = place;
+                continue;
+            }
             if ((row->policy & PS_EVICT_NEWCOMER) != 0) {
                 found.newcomer = place;
                 if (++n_passed == PASS)
@@ -290,6 +395,8 @@ ps_place_t ps_evict_choose(const ps_slab_t *slab, uint32_t class_id, ps_evict_cl
     if (ps_slab_n_pages(slab, class_id) == 0)
         return 0;
     fit(evict, ps_slab_class_records(slab, class_id));
+    for (unsigned i = 0; i < SETTLED && settle_oldest(slab, class_id, evict, false);)
+        i++;
     ps_place_t newcomer = choose_newcomer(slab, class_id, evict, evict->share, LOOK);
     if (newcomer != 0)
         return newcomer;
@@ -303,6 +410,8 @@ ps_place_t ps_evict_choose(const ps_slab_t *slab, uint32_t class_id, ps_evict_cl
     newcomer = choose_newcomer(slab, class_id, evict, 1, HELD_LOOKED);
     if (newcomer != 0)
         return newcomer;
+    if (found.least == 0 && found.newcomer == 0)
+        return found.ahead;
     return found.least != 0 ? found.least : found.newcomer;
 }
 

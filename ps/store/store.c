@@ -53,9 +53,8 @@
 /* A full region and its index: what places can tell apart. More memory is left unused. */
 #define ROWS_MAX (PS_SLAB_MAX_REGION + PS_SLAB_MAX_REGION / 4)
 
-/* Flags of a LOADING row: its job's number in the upper bits, PS_ROW_SCAN below. */
-#define JOB_SHIFT 2
-#define JOB_MASK ((UINT64_C(1) << (16 - JOB_SHIFT)) - 1)
+/* Numbers of read jobs in the flags of LOADING rows. */
+#define JOB_MASK ((UINT64_C(1) << (16 - PS_STORE_JOB_SHIFT)) - 1)
 
 ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes)
 {
@@ -312,7 +311,7 @@ psc_status_t ps_store_settle_held(ps_store_t *store, psc_error_t *error)
 static uint64_t job_of(const ps_store_t *store, const ps_row_header_t *loading)
 {
     uint64_t finished = ps_io_finished(store->io);
-    return finished + ((((uint64_t)loading->flags >> JOB_SHIFT) - finished) & JOB_MASK);
+    return finished + ((((uint64_t)loading->flags >> PS_STORE_JOB_SHIFT) - finished) & JOB_MASK);
 }
 
 /*
@@ -475,7 +474,7 @@ static void submit_reads(ps_store_t *store, ps_batch_t *batch)
         uint64_t number = ps_io_submitted(store->io) + 1;
         for (size_t i = 0; i < job->n; i++)
             ps_store_row(store->base, job->reads[i].place)->flags |=
-                (uint16_t)(number << JOB_SHIFT);
+                (uint16_t)(number << PS_STORE_JOB_SHIFT);
         store->counters.cold_reads += job->n;
         job->more = store->read_jobs != NULL;
         batch->ticket = ps_io_submit(store->io, job);

@@ -137,6 +137,27 @@ bool ps_store_ready(ps_store_t *store, ps_batch_t *batch);
 void ps_store_release(ps_store_t *store, ps_batch_t *batch);
 
 /*
+ * Rows that will be asked for soon: starts reading those that are not in memory, and keeps those
+ * that are until their next use, all within bounds: they displace no more than a tenth of the
+ * table's rows, and reads of batches go first. Holds nothing, changes nothing. hashes [n]:
+ * psc_row_hash. Returns how many of the ids, from the first on, were dealt with: the others may be
+ * tried again after progress, or after rows that were prefetched before have been used.
+ */
+size_t ps_store_prefetch(ps_store_t *store, uint16_t table, const uint64_t *ids,
+                         const uint64_t *hashes, size_t n);
+
+/* The n rows of the table prefetched first that were not used yet are no longer waited for. */
+void ps_store_prefetch_lapse(ps_store_t *store, uint16_t table, size_t n);
+
+/*
+ * Looks rows up and reads nothing: places_out [n] of those that are in memory, otherwise 0;
+ * late_out [n] is 1 where the row may be on disk, or on its way. Nothing is held: places are good
+ * until the next other call. Returns how many are late.
+ */
+size_t ps_store_peek(ps_store_t *store, uint16_t table, const uint64_t *ids, const uint64_t *hashes,
+                     size_t n, ps_place_t *places_out, uint8_t *late_out);
+
+/*
  * Removes the rows of a ready WRITE batch, from memory and from the cold tier: they are ABSENT now,
  * as if they had never been, and go with the release unless they are made new. Errors: BUSY (some
  * may be removed already: call again after progress; needs no other batch to end); as prepare, once
@@ -189,7 +210,8 @@ void ps_store_mark_new(ps_store_t *store, ps_row_header_t *row);
 /* Counters for statistics; all since the start. */
 typedef struct ps_store_counters {
     uint64_t rows_hot, rows_new, hits, misses, evicted, written_back, cold_reads, cold_found;
-    uint64_t erased; /* rows removed by ps_store_erase */
+    uint64_t erased;        /* rows removed by ps_store_erase */
+    uint64_t fetched_ahead; /* rows that prefetches began to read */
     uint64_t bytes_hot, bytes_budget;
     uint64_t write_stalls, write_stall_us; /* writes that the cold tier could not take at once */
 } ps_store_counters_t;

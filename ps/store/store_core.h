@@ -12,6 +12,9 @@
 
 #define PS_STORE_MIN_ROWS 64 /* that any table must be able to have in memory */
 
+/* Flags of a LOADING row: its read job's number above this many bits, PS_ROW_SCAN below. */
+#define PS_STORE_JOB_SHIFT 2
+
 /* How a budget is divided; see store.c. */
 typedef struct ps_store_layout {
     uint64_t rows_bytes; /* pages of rows, their part of index and policy included */

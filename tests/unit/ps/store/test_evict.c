@@ -434,6 +434,53 @@ static void keeps_frequent_rows_better_than_first_in_first_out(void **state)
     assert_true(clock > fifo + 2000);
 }
 
+/* Announces the i-th row. */
+static void announce(rows_t *rows, size_t i)
+{
+    ps_place_t place = rows->places[i];
+    assert_true(ps_evict_ahead_room(rows->slab, rows->class_id, &rows->evict) > 0);
+    ps_evict_announce(&rows->evict, row_at(rows, place), place, psc_mix64(i));
+}
+
+static void a_row_ahead_of_its_use_goes_last(void **state)
+{
+    (void)state;
+    rows_t *rows = create_rows(2);
+    const size_t ahead = rows->n / PS_EVICT_AHEAD_SHARE;
+    for (size_t i = 0; i < ahead; i++)
+        announce(rows, 10 * i);
+    assert_int_equal(ps_evict_ahead_room(rows->slab, rows->class_id, &rows->evict), 0);
+    for (size_t n = 0; n < rows->n; n++) {
+        ps_place_t place = choose(rows);
+        assert_true(place != 0);
+        bool is_ahead = (row_at(rows, place)->policy & PS_EVICT_AHEAD) != 0;
+        assert_int_equal(is_ahead, n >= rows->n - ahead);
+        ps_slab_give(rows->slab, place);
+    }
+    destroy_rows(rows);
+}
+
+static void a_row_that_was_used_or_has_lapsed_is_ahead_no_longer(void **state)
+{
+    (void)state;
+    rows_t *rows = create_rows(2);
+    (void)choose(rows); /* makes the queue */
+    const size_t ahead = rows->n / PS_EVICT_AHEAD_SHARE;
+    for (size_t i = 0; i < ahead; i++)
+        announce(rows, i);
+    ps_evict_touch(row_at(rows, rows->places[1]));
+    assert_int_equal(row_at(rows, rows->places[1])->policy, PS_EVICT_NEWCOMER);
+    assert_int_equal(ps_evict_ahead_room(rows->slab, rows->class_id, &rows->evict), 0);
+    ps_evict_touch(row_at(rows, rows->places[0]));
+    assert_int_equal(ps_evict_ahead_room(rows->slab, rows->class_id, &rows->evict), 2);
+    ps_evict_lapse(rows->slab, rows->class_id, &rows->evict, 1);
+    assert_int_equal(row_at(rows, rows->places[2])->policy & PS_EVICT_AHEAD, 0);
+    assert_int_equal(ps_evict_ahead_room(rows->slab, rows->class_id, &rows->evict), 3);
+    ps_evict_lapse(rows->slab, rows->class_id, &rows->evict, SIZE_MAX);
+    assert_int_equal(ps_evict_ahead_room(rows->slab, rows->class_id, &rows->evict), ahead);
+    destroy_rows(rows);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +500,8 @@ int main(void)
         cmocka_unit_test(looks_at_a_bounded_number_of_rows_when_all_are_hot),
         cmocka_unit_test(a_page_is_chosen_only_when_nothing_in_it_is_held),
         cmocka_unit_test(keeps_frequent_rows_better_than_first_in_first_out),
+        cmocka_unit_test(a_row_ahead_of_its_use_goes_last),
+        cmocka_unit_test(a_row_that_was_used_or_has_lapsed_is_ahead_no_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
