@@ -24,8 +24,8 @@
  * an entry counts when there is a newcomer at its place; the row that is there now may then be
  * judged early, and no harm is done.
  *
- * Rows that come in ahead of their use (prefetched) wait in a ring of their own until they are used:
- * neither queue nor clock takes them. When the oldest of the ring has been used, it becomes a
+ * Rows that come in ahead of their use (prefetched) wait in a ring of their own until they are
+ * used: neither queue nor clock takes them. When the oldest of the ring has been used, it becomes a
  * newcomer, or one of the clock if it came back, as if it had come in with that use. So what is
  * announced and used leaves the same traces as without announcing; what is announced and never used
  * stays until others were announced for it (lapse). The ring has a tenth of the class.
@@ -290,8 +290,10 @@ static void lengthen_ahead(ps_evict_class_t *evict, uint32_t n)
     ps_place_t *ring = psc_alloc_array(n, sizeof *ring);
     if (ring == NULL)
         return;
-    for (uint32_t i = 0; i < evict->n_ahead; i++)
-        ring[i] = evict->ahead[(evict->ahead_oldest + i) % evict->n_ahead_ring];
+    for (uint32_t i = 0, at = evict->ahead_oldest; i < evict->n_ahead; i++) {
+        ring[i] = evict->ahead[at];
+        at = at + 1 < evict->n_ahead_ring ? at + 1 : 0;
+    }
     psc_free(evict->ahead);
     evict->ahead = ring;
     evict->n_ahead_ring = n;

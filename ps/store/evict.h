@@ -95,7 +95,8 @@ void ps_evict_lapse(const ps_slab_t *slab, uint32_t class_id, ps_evict_class_t *
  */
 ps_place_t ps_evict_choose(const ps_slab_t *slab, uint32_t class_id, ps_evict_class_t *evict);
 
-/* A page of this class all of whose rows may be evicted (also those ahead of their use); 0: none among those looked at. */
+/* A page of this class all of whose rows may be evicted (also those ahead of their use); 0: none
+ * among those looked at. */
 uint32_t ps_evict_choose_page(const ps_slab_t *slab, uint32_t class_id,
                               const ps_evict_class_t *evict);
 

@@ -1,4 +1,4 @@
-/* Rows that are read before they are asked for: here when they are, kept until then, and bounded. */
+/* Rows that are read before they are asked for: there in time, kept until then, and bounded. */
 #include "common/hash.h"
 #include "ps/store/evict.h"
 #include "tests/support/cmocka.h"
