@@ -42,6 +42,12 @@ static psc_status_t run(bench_side_t *side, size_t n, double seconds, double *ra
         side->n_done++;
         now = psc_clock_us();
     }
+    if (side->finish != NULL) {
+        psc_status_t st = side->finish(side->context, error);
+        if (st != PSC_OK)
+            return st;
+        now = psc_clock_us();
+    }
     double took = (double)(now - start) * 1e-6;
     if (side->cpu_time)
         took = process_seconds() - cpu_start;
@@ -108,6 +114,13 @@ void bench_result_print_heading(void)
     (void)fflush(stdout);
 }
 
+void bench_result_print_wire_heading(void)
+{
+    (void)printf("%-20s %5s %6s %-8s %4s %9s  %-13s %9s %6s %7s %7s\n", "bench", "dim", "batch",
+                 "ids", "fly", "Mrows/s", "against", "Mrows/s", "ratio", "wanted", "spread");
+    (void)fflush(stdout);
+}
+
 static void print_number(const char *name, double value, unsigned digits)
 {
     if (isfinite(value))
@@ -118,6 +131,8 @@ static void print_json(const bench_result_t *result)
 {
     (void)printf("{\"bench\": \"%s\", \"dim\": %zu, \"batch\": %zu, \"dist\": \"%s\"",
                  result->bench, result->dim, result->batch, result->dist);
+    if (result->in_flight != 0)
+        (void)printf(", \"in_flight\": %zu", result->in_flight);
     print_number("rows_per_s", result->rows_per_s, 0);
     (void)printf(", \"against\": \"%s\"", result->against);
     print_number("ratio", result->ratio, 4);
@@ -134,8 +149,11 @@ static void print_json(const bench_result_t *result)
 
 static void print_row(const bench_result_t *result)
 {
-    (void)printf("%-20s %5zu %6zu %-8s %9.3f  %-8s", result->bench, result->dim, result->batch,
-                 result->dist, result->rows_per_s * 1e-6, result->against);
+    (void)printf("%-20s %5zu %6zu %-8s ", result->bench, result->dim, result->batch, result->dist);
+    if (result->in_flight != 0)
+        (void)printf("%4zu ", result->in_flight);
+    (void)printf("%9.3f  %-*s", result->rows_per_s * 1e-6, result->in_flight != 0 ? 13 : 8,
+                 result->against);
     if (isfinite(result->ratio))
         (void)printf(" %9.3f %6.2f", result->against_rows_per_s * 1e-6, result->ratio);
     if (isfinite(result->wanted))

@@ -16,9 +16,11 @@
 #define BENCH_MAX_REPEATS 99
 
 typedef psc_status_t (*bench_batch_fn)(void *context, size_t number, psc_error_t *error);
+typedef psc_status_t (*bench_finish_fn)(void *context, psc_error_t *error);
 
 typedef struct bench_side {
-    bench_batch_fn batch; /* does batch `number` */
+    bench_batch_fn batch;   /* does batch `number`, or begins it */
+    bench_finish_fn finish; /* ends what was begun, within the time measured; NULL: nothing is */
     void *context;
     size_t n_batches; /* of the sequence, which is begun again after the last */
     size_t rows;      /* of a batch */
@@ -50,6 +52,7 @@ double bench_median(const double *values, size_t n);
 typedef struct bench_result {
     const char *bench, *dist, *against;
     size_t dim, batch;
+    size_t in_flight; /* batches under way at once; 0: does not apply */
     double rows_per_s, against_rows_per_s, ratio, spread, wanted;
     double hit_rate, belady_hit_rate, bound_full;
 } bench_result_t;
@@ -58,6 +61,8 @@ typedef struct bench_result {
 void bench_result_rates(bench_result_t *result, const bench_rounds_t *rounds);
 
 void bench_result_print_heading(void);
+/* The same for results with in_flight. */
+void bench_result_print_wire_heading(void);
 void bench_result_print(const bench_result_t *result, bool json);
 
 #endif

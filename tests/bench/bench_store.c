@@ -9,16 +9,14 @@
 #include "common/options.h"
 #include "ps/optim/optim.h"
 #include "tests/bench/bench_cases.h"
+#include "tests/bench/bench_choices.h"
 #include "tests/bench/bench_commands.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#define MAX_CHOICES 16
 
 typedef struct store_options {
     psc_option_list_t benches, dims, batches, dists;
@@ -164,45 +162,20 @@ static const psc_command_t command = {
 /* ---- choices ---- */
 
 typedef struct choices {
-    size_t dims[MAX_CHOICES], batches[MAX_CHOICES];
+    size_t dims[BENCH_MAX_CHOICES], batches[BENCH_MAX_CHOICES];
     bool dists[2];
     size_t n_dims, n_batches, n_dists;
 } choices_t;
-
-static psc_status_t parse_numbers(const char *option, const psc_option_list_t *list, uint64_t max,
-                                  const size_t *defaults, size_t n_defaults, size_t *out,
-                                  size_t *n_out, psc_error_t *error)
-{
-    memcpy(out, defaults, n_defaults * sizeof *out);
-    *n_out = n_defaults;
-    if (list->n == 0)
-        return PSC_OK;
-    if (list->n > MAX_CHOICES)
-        return psc_error_set(error, PSC_INVALID_ARGUMENT, "--%s: at most %d numbers", option,
-                             MAX_CHOICES);
-    for (size_t i = 0; i < list->n; i++) {
-        char *end;
-        errno = 0;
-        unsigned long long value = strtoull(list->items[i], &end, 10);
-        if (errno != 0 || *end != '\0' || value == 0 || value > max)
-            return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                 "--%s: \"%.40s\" is no whole number from 1 to %" PRIu64, option,
-                                 list->items[i], max);
-        out[i] = (size_t)value;
-    }
-    *n_out = list->n;
-    return PSC_OK;
-}
 
 static psc_status_t parse_choices(const store_options_t *options, choices_t *choices,
                                   psc_error_t *error)
 {
     static const size_t dims[] = {64, 128}, batches[] = {256, 1024, 8192};
-    psc_status_t st = parse_numbers("dim", &options->dims, PSP_DIM_MAX, dims, 2, choices->dims,
-                                    &choices->n_dims, error);
+    psc_status_t st = bench_choices_numbers("dim", &options->dims, PSP_DIM_MAX, dims, 2,
+                                            choices->dims, &choices->n_dims, error);
     if (st == PSC_OK)
-        st = parse_numbers("batch", &options->batches, 1 << 20, batches, 3, choices->batches,
-                           &choices->n_batches, error);
+        st = bench_choices_numbers("batch", &options->batches, 1 << 20, batches, 3,
+                                   choices->batches, &choices->n_batches, error);
     if (st != PSC_OK)
         return st;
     for (size_t i = 0; i < options->dists.n; i++) {
@@ -223,10 +196,7 @@ static psc_status_t parse_choices(const store_options_t *options, choices_t *cho
 
 static bool wants(const store_options_t *options, const char *name)
 {
-    for (size_t i = 0; i < options->benches.n; i++)
-        if (strcmp(options->benches.items[i], name) == 0)
-            return true;
-    return options->benches.n == 0;
+    return bench_choices_wants(&options->benches, name);
 }
 
 /* The optimizer of "store.push.OPTIMIZER", or NULL. */

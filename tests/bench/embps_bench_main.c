@@ -1,8 +1,9 @@
 /*
  * The program embps-bench: chooses the benchmark, prints its error once, exits with its code.
  *
- * Each sub-command measures one part against what this machine could do at best, in one process and
- * without a cluster; comparisons with whole programs of others are the scripts beside it.
+ * Each sub-command measures one part against what this machine could do at best, in one process
+ * or, where the wire is measured, in two; comparisons with whole programs of others are the scripts
+ * beside it.
  */
 #include "common/log.h"
 #include "tests/bench/bench_commands.h"
@@ -18,6 +19,7 @@ static const struct {
 } commands[] = {
     {"kernel", bench_kernel, "the arithmetic of training, on one core"},
     {"store", bench_store, "the row store beside a plain array and raw RocksDB, on one core"},
+    {"wire", bench_wire, "pulls and pushes between two ranks beside plain MPI and redis"},
     {"grow", bench_grow, "the row store while its table outgrows its memory"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };

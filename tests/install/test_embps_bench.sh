@@ -67,6 +67,33 @@ if "$bench" store --bench store.bogus 2>/dev/null || "$bench" store --batch 0 2>
     exit 1
 fi
 
+# The wire: one object a line for each bench beside the exchange, and beside redis where that is.
+if timeout 60 "$bench" wire --json --rows 2000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 700 --in-flight 1 3 \
+    --dir "$folder" >"$folder/lines" 2>"$folder/said"; then
+    python3 - "$folder/lines" <<'END' || exit 1
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1], encoding="ascii")]
+keys = {"bench", "dim", "batch", "dist", "in_flight", "rows_per_s", "against", "ratio"}
+assert all(keys <= set(line) for line in lines), lines
+assert all(line["rows_per_s"] > 0 and line["ratio"] > 0 for line in lines), lines
+seen = {(line["bench"], line["batch"], line["in_flight"]) for line in lines if line["against"] == "exchange"}
+wanted = {(f"wire.mpi.{name}", batch, n) for name in ("pull", "push") for batch in (64, 700) for n in (1, 3)}
+assert seen == wanted, seen ^ wanted
+END
+else
+    echo "embps-bench wire failed"
+    cat "$folder/said"
+    exit 1
+fi
+if [ -n "$(find "$folder" -name 'embps-bench-*')" ]; then
+    echo "data of wire was left behind"
+    exit 1
+fi
+if "$bench" wire --bench wire.bogus 2>/dev/null || "$bench" wire --in-flight 65 2>/dev/null; then
+    echo "a wrong option of wire was accepted"
+    exit 1
+fi
+
 # A table that outgrows its memory: a heading and one line of ten numbers for each size.
 "$bench" grow --rows 5000 --first 1000 --dim 8 --memory 8M --batch 64 --seconds 0.001 --dir "$folder" >"$folder/csv" || {
     echo "embps-bench grow failed"

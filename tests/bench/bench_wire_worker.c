@@ -1,0 +1,376 @@
+/*
+ * The worker rank of `embps-bench wire`: the same batches by embps.h, by the exchange, and by
+ * redis.
+ *
+ * Contenders take turns within a round, every other round in the opposite order. Each has as many
+ * batches in flight as are asked for: before one more is begun the oldest is waited for, and what
+ * is under way at the end is waited for within the time measured. Rows that come back end up in
+ * memory of the caller, one place for each batch in flight. All pulls come first, while all hold
+ * the same rows; the first batch of each is compared.
+ *
+ * While redis has its turn the server rank sleeps as idle servers do.
+ */
+#include "common/alloc.h"
+#include "embps.h"
+#include "tests/bench/bench_cases.h"
+#include "tests/bench/bench_exchange.h"
+#include "tests/bench/bench_folder.h"
+#include "tests/bench/bench_redis.h"
+#include "tests/bench/bench_wire.h"
+
+#include <math.h>
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SERVER_RANK 0
+#define POOL_IDS ((size_t)1 << 20)
+#define LOAD_ROWS ((size_t)4096)
+#define MAX_CONTENDERS 3u
+
+typedef struct wire {
+    const bench_wire_setup_t *setup;
+    size_t dim;
+    bench_folder_t folder;
+    embps_client_t *client;
+    embps_table_t *table;
+    bench_exchange_t *exchange;
+    bench_redis_t *redis; /* NULL: not there */
+    bench_ids_t ids;
+    uint64_t *rows; /* [ids.n] row numbers, as the exchange sends them */
+    float *values;  /* [max in flight, max batch, dim]: what comes back */
+    float *grads;   /* [max batch, dim] */
+    /* of the present case */
+    bool push;
+    size_t batch, in_flight;
+    embps_request_t *ring[BENCH_WIRE_MAX_IN_FLIGHT];
+    size_t first, n, place;
+} wire_t;
+
+static psc_status_t import(const embps_error_t *from, psc_error_t *error)
+{
+    return psc_error_set(error, (psc_status_t)from->code, "%s", from->message);
+}
+
+/* Where the next batch's rows go. */
+static float *next_values(wire_t *wire)
+{
+    float *values = wire->values + wire->place * wire->batch * wire->dim;
+    wire->place = (wire->place + 1) % wire->in_flight;
+    return values;
+}
+
+/* ---- the contenders: begin a batch, and finish all ---- */
+
+static psc_status_t wait_oldest(wire_t *wire, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_request_t *request = wire->ring[wire->first];
+    wire->first = (wire->first + 1) % wire->in_flight;
+    wire->n--;
+    return embps_wait(request, &what) == 0 ? PSC_OK : import(&what, error);
+}
+
+static psc_status_t ours(void *context, size_t number, psc_error_t *error)
+{
+    wire_t *wire = context;
+    const uint64_t *ids = wire->ids.ids + number * wire->batch;
+    embps_error_t what;
+    psc_status_t st = PSC_OK;
+    if (wire->n == wire->in_flight && (st = wait_oldest(wire, error)) != PSC_OK)
+        return st;
+    embps_request_t **request = &wire->ring[(wire->first + wire->n) % wire->in_flight];
+    int failed = wire->push ? embps_push_start(wire->table, EMBPS_GRADIENT, ids, wire->batch,
+                                               wire->grads, BENCH_RATE, request, &what)
+                            : embps_pull_start(wire->table, ids, wire->batch, next_values(wire),
+                                               request, &what);
+    if (failed != 0)
+        return import(&what, error);
+    wire->n++;
+    return PSC_OK;
+}
+
+static psc_status_t finish_ours(void *context, psc_error_t *error)
+{
+    wire_t *wire = context;
+    psc_status_t st = PSC_OK;
+    while (st == PSC_OK && wire->n != 0)
+        st = wait_oldest(wire, error);
+    return st;
+}
+
+static psc_status_t by_exchange(void *context, size_t number, psc_error_t *error)
+{
+    wire_t *wire = context;
+    return bench_exchange_start(wire->exchange, wire->rows + number * wire->batch,
+                                wire->push ? wire->grads : next_values(wire), error);
+}
+
+static psc_status_t finish_exchange(void *context, psc_error_t *error)
+{
+    return bench_exchange_finish(((wire_t *)context)->exchange, error);
+}
+
+static psc_status_t by_redis(void *context, size_t number, psc_error_t *error)
+{
+    wire_t *wire = context;
+    const uint64_t *ids = wire->ids.ids + number * wire->batch;
+    psc_status_t st = bench_redis_wait(wire->redis, wire->in_flight - 1, error);
+    if (st != PSC_OK)
+        return st;
+    return wire->push ? bench_redis_set(wire->redis, ids, wire->batch, wire->grads, error)
+                      : bench_redis_get(wire->redis, ids, wire->batch, next_values(wire), error);
+}
+
+static psc_status_t finish_redis(void *context, psc_error_t *error)
+{
+    return bench_redis_wait(((wire_t *)context)->redis, 0, error);
+}
+
+typedef struct contender {
+    const char *name;
+    double wanted; /* ratio of ours to it */
+    bench_side_t side;
+    double rates[BENCH_MAX_REPEATS];
+} contender_t;
+
+static bool is_exchange(const contender_t *contender)
+{
+    return contender->side.batch == by_exchange;
+}
+
+/* Runs one contender: for some seconds, or (seconds 0) one batch. */
+static psc_status_t run_one(wire_t *wire, contender_t *contender, double seconds, double *rate_out,
+                            psc_error_t *error)
+{
+    embps_error_t what;
+    psc_status_t st = PSC_OK;
+    wire->place = wire->first = 0; /* nothing is under way */
+    if (is_exchange(contender)) {
+        if (embps_barrier(wire->client, &what) != 0)
+            return import(&what, error);
+        st = bench_exchange_begin(wire->exchange,
+                                  wire->push ? BENCH_EXCHANGE_PUSH : BENCH_EXCHANGE_PULL,
+                                  wire->batch, wire->in_flight, error);
+    }
+    if (st == PSC_OK)
+        st = seconds > 0 ? bench_run_for(&contender->side, seconds, rate_out, error)
+                         : bench_run_batches(&contender->side, 1, rate_out, error);
+    if (st == PSC_OK && is_exchange(contender))
+        st = bench_exchange_end(wire->exchange, error);
+    return st;
+}
+
+/* ---- one case ---- */
+
+/* Whether all contenders bring the same rows for the first batch. */
+static psc_status_t check_answers(wire_t *wire, contender_t *contenders, size_t n,
+                                  psc_error_t *error)
+{
+    const size_t n_values = wire->batch * wire->dim;
+    float *first = psc_alloc_array(n_values, sizeof *first);
+    double rate;
+    psc_status_t st = PSC_OK;
+    if (first == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for an answer");
+    for (size_t k = 0; st == PSC_OK && k < n; k++) {
+        contenders[k].side.next = 0;
+        memset(wire->values, 0, n_values * sizeof *wire->values);
+        st = run_one(wire, &contenders[k], 0, &rate, error);
+        if (st == PSC_OK && k == 0)
+            memcpy(first, wire->values, n_values * sizeof *first);
+        else if (st == PSC_OK && memcmp(first, wire->values, n_values * sizeof *first) != 0)
+            st = psc_error_set(error, PSC_INTERNAL, "%s has other rows than the server",
+                               contenders[k].name);
+    }
+    psc_free(first);
+    return st;
+}
+
+static void report(const wire_t *wire, const contender_t *contenders, size_t n)
+{
+    for (size_t k = 1; k < n; k++) {
+        bench_rounds_t rounds = {.n = wire->setup->repeats};
+        memcpy(rounds.ours, contenders[0].rates, sizeof rounds.ours);
+        memcpy(rounds.other, contenders[k].rates, sizeof rounds.other);
+        bench_result_t result = {.bench = contenders[0].name,
+                                 .dist = wire->setup->zipf ? "zipf" : "uniform",
+                                 .against = contenders[k].name,
+                                 .dim = wire->dim,
+                                 .batch = wire->batch,
+                                 .in_flight = wire->in_flight,
+                                 .wanted = contenders[k].wanted,
+                                 .hit_rate = NAN,
+                                 .belady_hit_rate = NAN,
+                                 .bound_full = NAN};
+        bench_result_rates(&result, &rounds);
+        bench_result_print(&result, wire->setup->json);
+    }
+}
+
+static psc_status_t run_case(wire_t *wire, psc_error_t *error)
+{
+    const bench_wire_setup_t *setup = wire->setup;
+    bench_side_t side = {
+        .context = wire, .n_batches = wire->ids.n / wire->batch, .rows = wire->batch};
+    contender_t contenders[MAX_CONTENDERS] = {
+        {.name = wire->push ? "wire.mpi.push" : "wire.mpi.pull", .side = side},
+        {.name = "exchange", .wanted = 0.7, .side = side},
+        {.name = "redis", .wanted = wire->in_flight == 8 ? 3 : NAN, .side = side},
+    };
+    contenders[0].side.batch = ours;
+    contenders[0].side.finish = finish_ours;
+    contenders[1].side.batch = by_exchange;
+    contenders[1].side.finish = finish_exchange;
+    contenders[2].side.batch = by_redis;
+    contenders[2].side.finish = finish_redis;
+    const size_t n = wire->redis != NULL ? 3 : 2;
+    psc_status_t st = wire->push ? PSC_OK : check_answers(wire, contenders, n, error);
+    double rate;
+    for (size_t k = 0; st == PSC_OK && k < n; k++)
+        st = run_one(wire, &contenders[k], setup->seconds / 4, &rate, error);
+    for (size_t r = 0; st == PSC_OK && r < setup->repeats; r++) {
+        for (size_t i = 0; st == PSC_OK && i < n; i++) {
+            contender_t *contender = &contenders[r % 2 == 0 ? i : n - 1 - i];
+            st = run_one(wire, contender, setup->seconds, &contender->rates[r], error);
+        }
+    }
+    if (st == PSC_OK)
+        report(wire, contenders, n);
+    return st;
+}
+
+static psc_status_t run_cases(wire_t *wire, bool push, psc_error_t *error)
+{
+    const bench_wire_setup_t *setup = wire->setup;
+    psc_status_t st = PSC_OK;
+    wire->push = push;
+    for (size_t b = 0; b < setup->n_batches; b++) {
+        for (size_t f = 0; st == PSC_OK && f < setup->n_in_flight; f++) {
+            wire->batch = setup->batches[b];
+            wire->in_flight = setup->in_flight[f];
+            st = run_case(wire, error);
+        }
+    }
+    return st;
+}
+
+/* ---- set-up ---- */
+
+/* All rows into the server and into redis, through the values' memory. */
+static psc_status_t load(wire_t *wire, psc_error_t *error)
+{
+    uint64_t ids[LOAD_ROWS];
+    float *values = psc_alloc_array(LOAD_ROWS * wire->dim, sizeof *values);
+    psc_status_t st = PSC_OK;
+    if (values == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a batch");
+    for (size_t from = 0; st == PSC_OK && from < wire->setup->rows; from += LOAD_ROWS) {
+        size_t left = wire->setup->rows - from;
+        size_t n = left < LOAD_ROWS ? left : LOAD_ROWS;
+        embps_error_t what;
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = bench_row_id(from + i);
+            bench_fill_row(values + i * wire->dim, wire->dim, from + i);
+        }
+        if (embps_push(wire->table, EMBPS_ASSIGN, ids, n, values, 0, &what) != 0)
+            st = import(&what, error);
+        if (st == PSC_OK && wire->redis != NULL)
+            st = bench_redis_set(wire->redis, ids, n, values, error);
+        if (st == PSC_OK && wire->redis != NULL)
+            st = bench_redis_wait(wire->redis, 0, error);
+    }
+    psc_free(values);
+    return st;
+}
+
+static psc_status_t draw(wire_t *wire, psc_error_t *error)
+{
+    const bench_wire_setup_t *setup = wire->setup;
+    bench_draw_t how = {
+        .zipf = setup->zipf, .n_rows = setup->rows, .n_ids = POOL_IDS, .seed = setup->seed};
+    psc_status_t st = bench_ids_draw(&how, &wire->ids, error);
+    if (st != PSC_OK)
+        return st;
+    size_t max_floats = setup->max_batch * wire->dim;
+    wire->rows = psc_alloc_array(wire->ids.n, sizeof *wire->rows);
+    wire->values = psc_alloc_aligned(setup->max_in_flight * max_floats * sizeof(float));
+    wire->grads = psc_alloc_aligned(max_floats * sizeof(float));
+    if (wire->rows == NULL || wire->values == NULL || wire->grads == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for batches of %zu rows",
+                             setup->max_batch);
+    memset(wire->values, 0, setup->max_in_flight * max_floats * sizeof(float));
+    bench_fill_gradients(wire->grads, max_floats);
+    for (size_t i = 0; i < wire->ids.n; i++)
+        wire->rows[i] = wire->ids.rows[i];
+    return PSC_OK;
+}
+
+static psc_status_t start_redis(wire_t *wire, psc_error_t *error)
+{
+    size_t n = wire->setup->max_batch > LOAD_ROWS ? wire->setup->max_batch : LOAD_ROWS;
+    psc_error_t what = PSC_ERROR_INIT;
+    psc_status_t st = bench_folder_make(wire->setup->dir, &wire->folder, error);
+    if (st != PSC_OK)
+        return st;
+    st = bench_redis_start(wire->folder.path, wire->dim, n, &wire->redis, &what);
+    if (st == PSC_UNSUPPORTED) {
+        (void)fprintf(stderr, "embps-bench: no redis beside: %s\n", what.message);
+        return PSC_OK;
+    }
+    if (st != PSC_OK)
+        *error = what;
+    return st;
+}
+
+static psc_status_t measure_dim(wire_t *wire, MPI_Comm exchange, psc_error_t *error)
+{
+    const bench_wire_setup_t *setup = wire->setup;
+    embps_error_t what;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = (uint32_t)wire->dim;
+    psc_status_t st =
+        bench_exchange_create(&exchange, SERVER_RANK, wire->dim, &wire->exchange, error);
+    if (st == PSC_OK && embps_table_open(wire->client, "bench", &options, &wire->table, &what) != 0)
+        st = import(&what, error);
+    if (st == PSC_OK && setup->redis)
+        st = start_redis(wire, error);
+    if (st == PSC_OK)
+        st = draw(wire, error);
+    if (st == PSC_OK)
+        st = load(wire, error);
+    if (st == PSC_OK && setup->pull)
+        st = run_cases(wire, false, error);
+    if (st == PSC_OK && setup->push)
+        st = run_cases(wire, true, error);
+    bench_redis_stop(wire->redis);
+    bench_folder_remove(&wire->folder);
+    bench_exchange_destroy(wire->exchange);
+    bench_ids_clear(&wire->ids);
+    psc_free(wire->rows);
+    psc_free(wire->values);
+    psc_free(wire->grads);
+    return st;
+}
+
+psc_status_t bench_wire_measure(const bench_wire_setup_t *setup, psc_error_t *error)
+{
+    MPI_Comm world = MPI_COMM_WORLD, exchange;
+    if (MPI_Comm_dup(MPI_COMM_WORLD, &exchange) != MPI_SUCCESS)
+        return psc_error_set(error, PSC_IO, "MPI has no communicator for the exchange");
+    if (!setup->json)
+        bench_result_print_wire_heading();
+    psc_status_t st = PSC_OK;
+    for (size_t d = 0; st == PSC_OK && d < setup->n_dims; d++) {
+        wire_t wire = {.setup = setup, .dim = setup->dims[d]};
+        embps_error_t what;
+        if (embps_connect_mpi(&world, &wire.client, &what) != 0)
+            return import(&what, error);
+        st = measure_dim(&wire, exchange, error);
+        if (st != PSC_OK)
+            embps_abandon(wire.client, (int)st);
+        else if (embps_close(wire.client, &what) != 0)
+            st = import(&what, error);
+    }
+    return st;
+}
