@@ -13,7 +13,8 @@
  */
 #define SMALL_FIELDS_BYTES 512u
 
-/* Per row beside its floats: an id or (version and state), whichever is more. */
+/* Per row beside its floats: an id or (version and state), whichever is more. A pull's id and
+ * version take no more than that and one float. */
 #define ROW_EXTRA_BYTES 8u
 
 static const psp_kind_info_t kinds[] = {
@@ -27,13 +28,13 @@ static const psp_kind_info_t kinds[] = {
                               0,
                               &embps__v1__open_table_reply__descriptor,
                               {{0}}},
-    [PSP_PULL] = {"pull", PSP_PULL_REPLY, &embps__v1__pull_request__descriptor, {{15, 8}}},
+    [PSP_PULL] = {"pull", PSP_PULL_REPLY, &embps__v1__pull_request__descriptor, {{15, 8}, {8, 4}}},
     [PSP_PULL_REPLY] = {"pull reply",
                         0,
                         &embps__v1__pull_reply__descriptor,
                         {{15, 0}, {3, 4}, {4, 0}}},
     [PSP_PUSH] = {"push", PSP_PUSH_REPLY, &embps__v1__push_request__descriptor, {{14, 8}, {15, 0}}},
-    [PSP_PUSH_REPLY] = {"push reply", 0, &embps__v1__push_reply__descriptor, {{0}}},
+    [PSP_PUSH_REPLY] = {"push reply", 0, &embps__v1__push_reply__descriptor, {{15, 0}, {3, 4}}},
     [PSP_CLOCK] = {"clock", PSP_CLOCK_REPLY, &embps__v1__clock_request__descriptor, {{0}}},
     [PSP_CLOCK_REPLY] = {"clock reply", 0, &embps__v1__clock_reply__descriptor, {{0}}},
     [PSP_BARRIER] = {"barrier", PSP_BARRIER_REPLY, &embps__v1__barrier_request__descriptor, {{0}}},

@@ -93,6 +93,7 @@ typedef struct psp_request_header {
 typedef struct psp_reply_header {
     uint64_t request;
     uint32_t map_epoch;
+    uint64_t least_clock;
     psc_error_t error; /* code PSC_OK: no error */
 } psp_reply_header_t;
 
@@ -181,7 +182,8 @@ typedef struct psp_pull {
     bool want_versions;
     bool scan;
     size_t n;
-    const uint8_t *ids; /* n little-endian uint64, unaligned */
+    const uint8_t *ids;      /* n little-endian uint64, unaligned */
+    const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
 } psp_pull_t;
 
 typedef struct psp_pull_reply {
@@ -200,10 +202,18 @@ typedef struct psp_push {
     float learning_rate;
     uint32_t dim;
     uint64_t step;
+    bool want_rows;
     size_t n;
     const uint8_t *ids;
     const uint8_t *rows; /* exactly n * dim float32, unaligned */
 } psp_push_t;
+
+typedef struct psp_push_reply {
+    uint32_t dim;            /* 0 without rows */
+    size_t n;                /* rows; 0: none came */
+    const uint8_t *versions; /* n little-endian uint32, unaligned */
+    const uint8_t *rows;     /* n * dim float32, unaligned */
+} psp_push_reply_t;
 
 typedef struct psp_clock {
     uint64_t progress;
@@ -254,6 +264,7 @@ typedef struct psp_message {
         psp_pull_t pull;
         psp_pull_reply_t pull_reply;
         psp_push_t push;
+        psp_push_reply_t push_reply;
         psp_clock_t clock;
         psp_clock_reply_t clock_reply;
         psp_barrier_t barrier;
@@ -290,7 +301,7 @@ PSC_MUST_CHECK psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message
 
 /*
  * Begins a pull of n ids: ids_out points at n * 8 bytes in the buffer for the caller to fill.
- * pull->ids is not read.
+ * pull->ids is not read, pull->versions is copied.
  */
 PSC_MUST_CHECK psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_header_t *header,
                                            const psp_pull_t *pull, psp_buffer_t **buffer_out,
@@ -319,6 +330,15 @@ PSC_MUST_CHECK psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_rep
                                                  uint32_t dim, size_t n, const uint32_t *versions,
                                                  const uint8_t *states, psp_buffer_t **buffer_out,
                                                  uint8_t **rows_out, psc_error_t *error);
+
+/*
+ * Begins the reply of a push that wants its rows back, n at least 1: rows_out (n * dim * 4 bytes)
+ * is for the gather; versions [n] are copied.
+ */
+PSC_MUST_CHECK psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
+                                                 uint32_t dim, size_t n, const uint32_t *versions,
+                                                 psp_buffer_t **buffer_out, uint8_t **rows_out,
+                                                 psc_error_t *error);
 
 /* A bare reply of the given reply kind (error or ok) with only its header. */
 PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,

@@ -87,6 +87,7 @@ static Embps__V1__ReplyHeader reply_header(const psp_reply_header_t *from)
     Embps__V1__ReplyHeader to = EMBPS__V1__REPLY_HEADER__INIT;
     to.request = from->request;
     to.map_epoch = from->map_epoch;
+    to.least_clock = from->least_clock;
     if (from->error.code != PSC_OK) {
         to.status = from->error.code;
         to.message = (char *)from->error.message;
@@ -129,8 +130,12 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
     to.staleness = pull->staleness;
     to.want_versions = pull->want_versions;
     to.scan = pull->scan;
-    bulk_t ids = {15, bulk_bytes(pull->n, sizeof(uint64_t)), copy, ids_out};
-    return pack(pool, PSP_PULL, &to.base, &ids, 1, buffer_out, error);
+    const bulk_t bulk[] = {
+        {8, pull->versions != NULL ? bulk_bytes(pull->n, sizeof(uint32_t)) : 0, pull->versions,
+         NULL},
+        {15, bulk_bytes(pull->n, sizeof(uint64_t)), copy, ids_out},
+    };
+    return pack(pool, PSP_PULL, &to.base, bulk, 2, buffer_out, error);
 }
 
 psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_header_t *header,
@@ -177,6 +182,7 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     to.learning_rate = push->learning_rate;
     to.dim = push->dim;
     to.step = push->step;
+    to.want_rows = push->want_rows;
     const bulk_t bulk[] = {
         {14, bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
         {15, bulk_bytes(push->n, push->dim * sizeof(float)), NULL, rows_out},
@@ -204,6 +210,24 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
         {15, bulk_bytes(n_values, dim * sizeof(float)), NULL, rows_out},
     };
     return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 3, buffer_out, error);
+}
+
+psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header, uint32_t dim,
+                                  size_t n, const uint32_t *versions, psp_buffer_t **buffer_out,
+                                  uint8_t **rows_out, psc_error_t *error)
+{
+    psc_status_t st = check_dim(PSP_PUSH_REPLY, dim, error);
+    if (st != PSC_OK)
+        return st;
+    Embps__V1__ReplyHeader head = reply_header(header);
+    Embps__V1__PushReply to = EMBPS__V1__PUSH_REPLY__INIT;
+    to.header = &head;
+    to.dim = dim;
+    const bulk_t bulk[] = {
+        {3, bulk_bytes(n, sizeof(uint32_t)), versions, NULL},
+        {15, bulk_bytes(n, dim * sizeof(float)), NULL, rows_out},
+    };
+    return pack(pool, PSP_PUSH_REPLY, &to.base, bulk, 2, buffer_out, error);
 }
 
 psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,

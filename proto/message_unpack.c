@@ -202,7 +202,8 @@ static psc_status_t read_reply_header(const unpacker_t *u, const Embps__V1__Repl
 {
     if (from == NULL)
         return refuse(u, "it has no header");
-    *to = (psp_reply_header_t){.request = from->request, .map_epoch = from->map_epoch};
+    *to = (psp_reply_header_t){
+        .request = from->request, .map_epoch = from->map_epoch, .least_clock = from->least_clock};
     to->error.rank = -1;
     if (from->status == PSC_OK)
         return PSC_OK;
@@ -328,14 +329,19 @@ static psc_status_t read_open_table(const unpacker_t *u, const Embps__V1__OpenTa
 static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest *from,
                               psp_pull_t *to)
 {
+    const run_t *versions = &u->bulk[1];
+    const size_t n = u->bulk[0].size / sizeof(uint64_t);
+    if (versions->size != 0 && versions->size / sizeof(uint32_t) != n)
+        return refuse(u, "it has not as many versions as ids");
     *to = (psp_pull_t){
         .table = from->table,
         .table_epoch = from->table_epoch,
         .staleness = from->staleness,
         .want_versions = from->want_versions != 0,
         .scan = from->scan != 0,
-        .n = u->bulk[0].size / sizeof(uint64_t),
-        .ids = u->bulk[0].size != 0 ? u->bulk[0].start : u->data,
+        .n = n,
+        .ids = n != 0 ? u->bulk[0].start : u->data,
+        .versions = versions->size != 0 ? versions->start : NULL,
     };
     return PSC_OK;
 }
@@ -425,10 +431,32 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
         .learning_rate = from->learning_rate,
         .dim = from->dim,
         .step = from->step,
+        .want_rows = from->want_rows != 0,
         .n = n,
         .ids = n != 0 ? ids->start : u->data,
         .rows = n != 0 ? rows->start : u->data,
     };
+    return PSC_OK;
+}
+
+static psc_status_t read_push_reply(const unpacker_t *u, const Embps__V1__PushReply *from,
+                                    psp_push_reply_t *to)
+{
+    const run_t *rows = &u->bulk[0];
+    const run_t *versions = &u->bulk[1];
+    const size_t n = versions->size / sizeof(uint32_t);
+    *to = (psp_push_reply_t){.n = n, .versions = u->data, .rows = u->data};
+    if (n == 0)
+        return rows->size != 0 ? refuse(u, "it has rows without versions") : PSC_OK;
+    psc_status_t st = check_dim(u, from->dim);
+    size_t want;
+    if (st != PSC_OK)
+        return st;
+    if (!psc_size_multiply(n, (size_t)from->dim * sizeof(float), &want) || want != rows->size)
+        return refuse(u, "it has not as many versions as rows");
+    to->dim = from->dim;
+    to->versions = versions->start;
+    to->rows = rows->start;
     return PSC_OK;
 }
 
@@ -498,6 +526,7 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
         read_prefetch(u, from, &to->u.prefetch);
         return PSC_OK;
     case PSP_PUSH_REPLY:
+        return read_push_reply(u, from, &to->u.push_reply);
     case PSP_BARRIER_REPLY:
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:

@@ -6,6 +6,10 @@
  * waits for the disk holds the places of present rows but none for absent ones: if other sessions
  * create rows meanwhile, the batch is prepared again, this time with places for absent rows too, so
  * that the reply shows one moment of the table and the second wait is the last.
+ *
+ * A pull may tell which versions of its rows the client holds: those that did not change since are
+ * answered as CURRENT, without a value. Not in tables that grow: a row that expires begins its
+ * versions anew.
  */
 #include "ps/serve/serve.h"
 
@@ -46,6 +50,42 @@ static void count_rows(ps_shard_t *shard, const uint8_t *states, size_t n, size_
     }
 }
 
+/* Rows whose version the client holds become CURRENT. Returns how many. */
+static size_t mark_current(const psp_pull_t *pull, const ps_space_t *space)
+{
+    size_t current = 0;
+    for (size_t i = 0; i < pull->n; i++) {
+        uint32_t held;
+        memcpy(&held, pull->versions + i * sizeof held, sizeof held);
+        if (held != 0 && held == space->versions[i] && space->states[i] == PSP_ROW_PRESENT) {
+            space->states[i] = PSP_ROW_CURRENT;
+            current++;
+        }
+    }
+    return current;
+}
+
+/* The rows that have a value, run by run. */
+static void gather_some(const ps_rows_t *rows, const uint8_t *states, uint8_t *out)
+{
+    const size_t row_bytes = rows->table->dim * sizeof(float);
+    for (size_t i = 0; i < rows->n;) {
+        size_t end = i;
+        while (end < rows->n && psp_row_has_value(states[end]))
+            end++;
+        ps_rows_t run = *rows;
+        run.n = end - i;
+        run.ids += i;
+        run.places += i;
+        if (run.n != 0)
+            ps_rows_gather(&run, states + i, out);
+        out += run.n * row_bytes;
+        for (i = end; i < rows->n && !psp_row_has_value(states[i]);)
+            i++;
+    }
+}
+
+/* absent: rows that are not there. */
 static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t absent,
                            const ps_growth_rows_t *rows, psc_error_t *error)
 {
@@ -54,19 +94,24 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     const ps_space_t *space = request->space;
     psp_buffer_t *buffer;
     uint8_t *out;
-    psc_status_t st =
-        psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
-                             pull->want_versions ? space->versions : NULL,
-                             absent != 0 ? space->states : NULL, &buffer, &out, error);
+    const size_t current =
+        pull->versions != NULL && request->table->growth == NULL ? mark_current(pull, space) : 0;
+    const uint8_t *states = absent + current != 0 ? space->states : NULL;
+    psc_status_t st = psp_pull_reply_begin(shard->options.pool, &header, request->table->dim,
+                                           pull->n, pull->want_versions ? space->versions : NULL,
+                                           states, &buffer, &out, error);
     if (st != PSC_OK)
         return st;
-    if (pull->n != 0)
-        ps_rows_gather(&rows->rows, absent != 0 ? space->states : NULL, out);
+    if (current != 0)
+        gather_some(&rows->rows, states, out);
+    else if (pull->n != 0)
+        ps_rows_gather(&rows->rows, states, out);
     if (absent != 0)
         ps_growth_gather_shared(rows, space->states, out);
     ps_shard_send(shard, request->buffer->peer, buffer);
     count_rows(shard, space->states, pull->n, absent);
     shard->counters.rows_scanned += pull->scan ? pull->n : 0;
+    shard->counters.rows_current += current;
     request->state = PS_REQUEST_DONE;
     return PSC_OK;
 }
@@ -94,7 +139,8 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
         if (st != PSC_OK || !ready)
             return st;
         ps_growth_rows_t rows = ps_shard_rows(shard, request, pull->n);
-        uint32_t *versions = pull->want_versions ? request->space->versions : NULL;
+        uint32_t *versions =
+            pull->want_versions || pull->versions != NULL ? request->space->versions : NULL;
         size_t absent = ps_rows_inspect(&rows.rows, request->space->states, versions);
         if (request->table->growth != NULL)
             absent = ps_growth_inspect(&rows, request->space->states, versions);

@@ -118,11 +118,32 @@ static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_er
     return apply_to(shard, table, rows.rows, push, false, error);
 }
 
+/* The reply with the rows as they are now. A table that grows has them not all, and sends none. */
+static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_push_t *push = &request->message.u.push;
+    psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
+    const ps_growth_rows_t rows = ps_shard_rows(shard, request, push->n);
+    const ps_space_t *space = request->space;
+    psp_buffer_t *buffer;
+    uint8_t *out;
+    (void)ps_rows_inspect(&rows.rows, space->states, space->versions);
+    psc_status_t st = psp_push_reply_begin(shard->options.pool, &header, request->table->dim,
+                                           push->n, space->versions, &buffer, &out, error);
+    if (st != PSC_OK)
+        return st;
+    ps_rows_gather(&rows.rows, space->states, out);
+    ps_shard_send(shard, request->buffer->peer, buffer);
+    shard->counters.rows_returned += push->n;
+    return PSC_OK;
+}
+
 psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                            psc_error_t *error)
 {
     const psp_push_t *push = &request->message.u.push;
     psc_status_t st = PSC_OK;
+    bool returned = false;
     if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
         return st;
     if (request->message.request.sequence <= session->push_sequence) {
@@ -136,11 +157,16 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
         if (st != PSC_OK)
             return st;
         shard->counters.rows_pushed += push->n;
+        returned = push->want_rows && request->table->growth == NULL;
+        if (returned && (st = reply_rows(shard, request, error)) != PSC_OK)
+            return st;
     }
     if (request->message.request.sequence > session->push_sequence)
         session->push_sequence = request->message.request.sequence;
     ps_shard_release(shard, request);
     request->state = PS_REQUEST_DONE;
+    if (returned)
+        return PSC_OK;
     return ps_shard_reply_bare(shard, request->buffer->peer, PSP_PUSH,
                                request->message.request.request, NULL, error);
 }

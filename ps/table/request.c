@@ -22,11 +22,16 @@ static bool inside(const psp_buffer_t *buffer, const uint8_t *bytes)
 /* Moves bulk fields that lie outside the buffer into one block of the request's own. */
 static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
 {
-    const uint8_t **ids = NULL, **rows = NULL;
+    const uint8_t **ids = NULL, **rows = NULL; /* rows: of a pull, its versions */
     size_t id_bytes = 0, row_bytes = 0;
     if (request->message.kind == PSP_PULL) {
-        ids = &request->message.u.pull.ids;
-        id_bytes = request->message.u.pull.n * sizeof(uint64_t);
+        psp_pull_t *pull = &request->message.u.pull;
+        ids = &pull->ids;
+        id_bytes = pull->n * sizeof(uint64_t);
+        if (pull->versions != NULL) {
+            rows = &pull->versions;
+            row_bytes = pull->n * sizeof(uint32_t);
+        }
     } else if (request->message.kind == PSP_PUSH) {
         psp_push_t *push = &request->message.u.push;
         ids = &push->ids;
@@ -36,7 +41,8 @@ static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
     }
     if (ids == NULL || id_bytes == 0)
         return PSC_OK;
-    bool aligned = rows == NULL || ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
+    bool aligned = rows == NULL || request->message.kind == PSP_PULL ||
+                   ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
     if (inside(request->buffer, *ids) && aligned &&
         (rows == NULL || inside(request->buffer, *rows)))
         return PSC_OK;

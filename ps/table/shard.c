@@ -96,10 +96,17 @@ void ps_shard_destroy(ps_shard_t *shard)
 
 /* ---- replies ---- */
 
+static uint64_t least_clock(const ps_shard_t *shard)
+{
+    const uint64_t least = shard->sessions.min_clock;
+    return least != UINT64_MAX ? least : shard->sessions.time;
+}
+
 psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_message_t *message)
 {
     return (psp_reply_header_t){.request = message->request.request,
                                 .map_epoch = shard->map.epoch,
+                                .least_clock = least_clock(shard),
                                 .error = PSC_ERROR_INIT};
 }
 
@@ -126,8 +133,10 @@ psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *request, psp_messag
 psc_status_t ps_shard_reply_bare(ps_shard_t *shard, uint32_t peer, uint32_t kind, uint64_t request,
                                  const psc_error_t *failure, psc_error_t *error)
 {
-    psp_reply_header_t header = {
-        .request = request, .map_epoch = shard->map.epoch, .error = PSC_ERROR_INIT};
+    psp_reply_header_t header = {.request = request,
+                                 .map_epoch = shard->map.epoch,
+                                 .least_clock = least_clock(shard),
+                                 .error = PSC_ERROR_INIT};
     if (failure != NULL) {
         header.error = *failure;
         header.error.rank = (int32_t)shard->options.rank;

@@ -18,6 +18,8 @@ typedef struct ps_shard_counters {
     uint64_t malformed;
     uint64_t rows_pulled, rows_initial; /* of those pulled: never pushed */
     uint64_t rows_scanned;              /* of those pulled: by scans */
+    uint64_t rows_current;              /* of those pulled: the client held their version */
+    uint64_t rows_returned;             /* of those pushed: sent back */
     uint64_t rows_pushed, rows_created;
     uint64_t rows_padded;     /* pushed to a pad row, and left out */
     uint64_t pushes_repeated; /* acknowledged, not applied again */

@@ -35,6 +35,8 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.hello_reply.slot_owners, (size_t)16384 * 2);
     } else if (m->kind == PSP_PULL) {
         touch(m->u.pull.ids, m->u.pull.n * 8);
+        if (m->u.pull.versions != NULL)
+            touch(m->u.pull.versions, m->u.pull.n * 4);
     } else if (m->kind == PSP_PREFETCH) {
         touch(m->u.prefetch.ids, m->u.prefetch.n * 8);
     } else if (m->kind == PSP_PUSH) {
@@ -44,6 +46,9 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.pull_reply.versions, m->u.pull_reply.n * 4);
         touch(m->u.pull_reply.states, m->u.pull_reply.n);
         touch(m->u.pull_reply.rows, m->u.pull_reply.n_values * m->u.pull_reply.dim * 4);
+    } else if (m->kind == PSP_PUSH_REPLY) {
+        touch(m->u.push_reply.versions, m->u.push_reply.n * 4);
+        touch(m->u.push_reply.rows, m->u.push_reply.n * m->u.push_reply.dim * 4);
     } else if (m->kind == PSP_STATS_REPLY) {
         require(m->u.stats_reply.n <= PSP_COUNTERS_MAX);
         for (size_t i = 0; i < m->u.stats_reply.n; i++)
@@ -73,6 +78,15 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
                                   &rows, NULL);
         require(st == PSC_OK);
         memcpy(rows, r->rows, r->n_values * r->dim * 4);
+        free(versions);
+    } else if (m->kind == PSP_PUSH_REPLY && m->u.push_reply.n != 0) {
+        const psp_push_reply_t *r = &m->u.push_reply;
+        uint32_t *versions = malloc(r->n * 4);
+        require(versions != NULL);
+        memcpy(versions, r->versions, r->n * 4);
+        st = psp_push_reply_begin(pool, &m->reply, r->dim, r->n, versions, &buffer, &rows, NULL);
+        require(st == PSC_OK);
+        memcpy(rows, r->rows, r->n * r->dim * 4);
         free(versions);
     } else {
         st = psp_message_pack(pool, m, &buffer, NULL);

@@ -54,12 +54,13 @@ static void assert_request_header(const psp_request_header_t *h)
 }
 
 static const psp_reply_header_t some_reply = {
-    .request = UINT64_MAX, .map_epoch = 9, .error = PSC_ERROR_INIT};
+    .request = UINT64_MAX, .map_epoch = 9, .least_clock = 1000, .error = PSC_ERROR_INIT};
 
 static void assert_reply_ok(const psp_reply_header_t *h)
 {
     assert_true(h->request == UINT64_MAX);
     assert_int_equal(h->map_epoch, 9);
+    assert_int_equal(h->least_clock, 1000);
     assert_int_equal(h->error.code, PSC_OK);
     assert_int_equal(h->error.rank, -1);
 }
@@ -329,6 +330,62 @@ static void pull_is_written_in_place(void **state)
     }
 }
 
+static void pull_tells_the_versions_that_are_held(void **state)
+{
+    message_fixture_t *f = *state;
+    const size_t counts[] = {0, 1, 3, 1000};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        size_t n = counts[c];
+        uint32_t versions[1000];
+        for (size_t i = 0; i < n; i++)
+            versions[i] = UINT32_MAX - (uint32_t)(i * 7);
+        psp_pull_t pull = {.table = 1, .n = n, .versions = (const uint8_t *)versions};
+        psp_buffer_t *buffer = NULL;
+        uint8_t *ids = NULL;
+        assert_int_equal(psp_pull_begin(f->pool, &some_request, &pull, &buffer, &ids, &f->error),
+                         PSC_OK);
+        memset(ids, 5, n * 8);
+        assert_int_equal(psp_message_unpack(f->scratch, PSP_PULL, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        assert_int_equal(f->message.u.pull.n, n);
+        if (n == 0)
+            assert_null(f->message.u.pull.versions);
+        else
+            assert_memory_equal(f->message.u.pull.versions, versions, n * 4);
+        psp_buffer_put(buffer);
+    }
+}
+
+static void push_reply_brings_rows_back(void **state)
+{
+    message_fixture_t *f = *state;
+    enum { N = 9, D = 3 };
+    uint32_t versions[N];
+    for (uint32_t i = 0; i < N; i++)
+        versions[i] = i * i;
+    psp_buffer_t *buffer = NULL;
+    uint8_t *rows = NULL;
+    assert_int_equal(
+        psp_push_reply_begin(f->pool, &some_reply, D, N, versions, &buffer, &rows, &f->error),
+        PSC_OK);
+    for (size_t i = 0; i < (size_t)N * D * 4; i++)
+        rows[i] = (uint8_t)i;
+    assert_ptr_equal(rows + (size_t)N * D * 4, buffer->data + buffer->size);
+    assert_int_equal(psp_message_unpack(f->scratch, PSP_PUSH_REPLY, buffer->data, buffer->size,
+                                        &f->message, &f->error),
+                     PSC_OK);
+    assert_reply_ok(&f->message.reply);
+    assert_int_equal(f->message.u.push_reply.n, N);
+    assert_int_equal(f->message.u.push_reply.dim, D);
+    assert_ptr_equal(f->message.u.push_reply.rows, rows);
+    assert_memory_equal(f->message.u.push_reply.versions, versions, sizeof versions);
+    psp_buffer_put(buffer);
+    assert_int_equal(
+        psp_push_reply_begin(f->pool, &some_reply, 0, N, versions, &buffer, &rows, &f->error),
+        PSC_INVALID_ARGUMENT);
+}
+
 static void push_is_written_in_place(void **state)
 {
     message_fixture_t *f = *state;
@@ -342,6 +399,7 @@ static void push_is_written_in_place(void **state)
                            .learning_rate = 0.1f,
                            .step = UINT64_MAX - c,
                            .dim = (uint32_t)d,
+                           .want_rows = c % 2 == 1,
                            .n = n};
         psp_buffer_t *buffer = NULL;
         uint8_t *ids = NULL;
@@ -363,6 +421,7 @@ static void push_is_written_in_place(void **state)
         assert_true(p->learning_rate == 0.1f);
         assert_true(p->step == UINT64_MAX - c);
         assert_int_equal(p->dim, d);
+        assert_int_equal(p->want_rows, c % 2 == 1);
         assert_int_equal(p->n, n);
         if (n != 0) {
             assert_ptr_equal(p->ids, ids);
@@ -550,6 +609,8 @@ int main(void)
         cmocka_unit_test(precisions_have_names),
         MESSAGE_TEST(stats_reply_survives_with_most_counters),
         MESSAGE_TEST(pull_is_written_in_place),
+        MESSAGE_TEST(pull_tells_the_versions_that_are_held),
+        MESSAGE_TEST(push_reply_brings_rows_back),
         MESSAGE_TEST(push_is_written_in_place),
         MESSAGE_TEST(pull_reply_carries_rows_versions_and_states),
         MESSAGE_TEST(an_error_reply_of_any_kind_comes_back_whole),

@@ -282,6 +282,29 @@ static void bad_pull_replies_are_refused(void **state)
     }
 }
 
+static void versions_must_fit_their_rows(void **state)
+{
+    message_fixture_t *f = *state;
+    const uint8_t bytes[16] = {0};
+    put_request_header(f);
+    put_bytes(f, 15, bytes, 16);
+    put_bytes(f, 8, bytes, 12);
+    expect_refused(f, PSP_PULL, "as many versions as ids");
+
+    f->size = 0;
+    put_reply_header(f);
+    put_bytes(f, 15, bytes, 4);
+    expect_refused(f, PSP_PUSH_REPLY, "rows without versions");
+    put_bytes(f, 3, bytes, 4);
+    expect_refused(f, PSP_PUSH_REPLY, "dim");
+    put_number(f, 2, 2);
+    expect_refused(f, PSP_PUSH_REPLY, "as many versions as rows");
+    put_bytes(f, 15, bytes, 8);
+    expect_ok(f, PSP_PUSH_REPLY);
+    put_bytes(f, 3, bytes, 4);
+    expect_refused(f, PSP_PUSH_REPLY, "as many versions as rows");
+}
+
 static void bad_small_messages_are_refused(void **state)
 {
     message_fixture_t *f = *state;
@@ -481,6 +504,7 @@ int main(void)
         MESSAGE_TEST(unknown_kinds_are_refused),
         MESSAGE_TEST(bad_pushes_are_refused),
         MESSAGE_TEST(bad_pull_replies_are_refused),
+        MESSAGE_TEST(versions_must_fit_their_rows),
         MESSAGE_TEST(bad_small_messages_are_refused),
         MESSAGE_TEST(bad_open_tables_are_refused),
         MESSAGE_TEST(bad_table_options_are_refused),
