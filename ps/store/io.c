@@ -199,7 +199,6 @@ static psc_status_t accept_header(ps_io_t *io, ps_row_header_t *row, const ps_ro
         return st;
     }
     row->version = found->version;
-    row->push_seq = found->push_seq;
     row->update_count = found->update_count;
     row->last_clock = found->last_clock;
     return PSC_OK;

@@ -100,9 +100,9 @@ bool ps_io_add_remove(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t
 
 /*
  * Takes the job until it comes back. Returns a READ job's number. While it is under way the thread
- * writes those parts of its rows that come from disk, and the owner leaves these alone: version to
- * last_clock, and the bytes behind the header. READ jobs that are linked by `more` are submitted
- * one after another and have PS_IO_GROUP_READS reads at most.
+ * writes those parts of its rows that come from disk, and the owner leaves these alone: version,
+ * update_count, last_clock, and the bytes behind the header. READ jobs that are linked by `more`
+ * are submitted one after another and have PS_IO_GROUP_READS reads at most.
  */
 uint64_t ps_io_submit(ps_io_t *io, ps_io_job_t *job);
 

@@ -12,6 +12,10 @@
  * freed costs its bytes while the memory behind it is still there, and nothing once it was returned
  * to the system. The sum never exceeds the budget, so neither do the resident bytes of the region.
  *
+ * The region can be backed by a memory file instead (ps_slab_share), before its first page is used.
+ * The system then gives no huge pages unless it is set up for it, so this is done only when
+ * somebody wants to read there. A record that is freed says so before anything else is put there.
+ *
  * Cost: take and give are O(1). One owner thread; the I/O thread writes into records that are
  * LOADING and calls nothing here.
  */
@@ -58,9 +62,10 @@ struct ps_slab {
     uint32_t n_touched;   /* pages given out at least once */
     uint32_t n_protected; /* pages below this number are readable and writable */
     uint32_t step_pages;
-    uint32_t free_pages; /* list of pages that were given back */
-    uint32_t n_resident; /* of those, the resident ones */
-    page_t *pages;       /* [n_pages + 1] */
+    psc_shared_control_t *control; /* of the file behind the region; NULL: it is anonymous */
+    uint32_t free_pages;           /* list of pages that were given back */
+    uint32_t n_resident;           /* of those, the resident ones */
+    page_t *pages;                 /* [n_pages + 1] */
     class_t *classes;
     uint32_t n_classes, max_classes;
 };
@@ -162,6 +167,31 @@ void ps_slab_destroy(ps_slab_t *slab)
     psc_free(slab);
 }
 
+uint64_t ps_slab_region_bytes(const ps_slab_t *slab)
+{
+    return ((uint64_t)slab->n_pages + 1) << slab->page_shift;
+}
+
+psc_status_t ps_slab_share(ps_slab_t *slab, const psc_shared_file_t *file, psc_error_t *error)
+{
+    size_t bytes = (size_t)ps_slab_region_bytes(slab);
+    if (slab->n_touched != 0)
+        return psc_error_set(error, PSC_BUSY, "rows lie in memory of this process already");
+    if (mmap(slab->base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file->fd,
+             (off_t)file->control->rows_offset) == MAP_FAILED) {
+        int reason = errno;
+        PSC_BUG_ON(mmap(slab->base, bytes, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
+                        0) == MAP_FAILED);
+        return psc_error_set(error, PSC_NO_MEMORY, "mapping a memory file for rows: %s",
+                             strerrordesc_np(reason));
+    }
+    slab->control = file->control;
+    slab->n_protected = 1;
+    (void)madvise(slab->base, bytes, MADV_HUGEPAGE);
+    return PSC_OK;
+}
+
 uint8_t *ps_slab_base(const ps_slab_t *slab)
 {
     return slab->base;
@@ -253,7 +283,7 @@ void ps_slab_give(ps_slab_t *slab, ps_place_t place)
     page_t *page = &slab->pages[number];
     class_t *class = &slab->classes[page->class_id];
     ps_row_header_t *row = ps_store_row(slab->base, place);
-    row->state = PS_ROW_FREE;
+    ps_store_set_state(row, PS_ROW_FREE);
     row->version = page->free_head;
     page->free_head = place;
     class->n_free++;
@@ -295,7 +325,7 @@ static bool make_room(ps_slab_t *slab, uint64_t bytes)
         if (!page->resident)
             continue;
         (void)madvise(slab->base + ((size_t)number << slab->page_shift), slab->page_bytes,
-                      MADV_DONTNEED);
+                      slab->control != NULL ? MADV_REMOVE : MADV_DONTNEED);
         page->resident = false;
         slab->charged_bytes -= slab->page_bytes;
     }
@@ -370,6 +400,7 @@ void ps_slab_page_free(ps_slab_t *slab, uint32_t number)
     page_t *page = &slab->pages[number];
     class_t *class = &slab->classes[page->class_id];
     PSC_BUG_ON(page->n_used != 0);
+    psc_shared_move(slab->control);
     part_unlink(slab, class, number);
     if (page->next == number) {
         class->first = 0;

@@ -27,6 +27,18 @@ PSC_MUST_CHECK psc_status_t ps_slab_create(uint64_t budget_bytes, size_t page_by
                                            psc_error_t *error);
 void ps_slab_destroy(ps_slab_t *slab);
 
+/* Bytes of addresses that the region has. */
+uint64_t ps_slab_region_bytes(const ps_slab_t *slab);
+
+/*
+ * Puts a memory file behind the region, so that other processes can read it; no page may be in use
+ * yet. Borrows file until the slab is gone. Shared memory is charged like the other, and given back
+ * by making a hole. Errors: BUSY (pages are in use), NO_MEMORY (the system refused; the region is
+ * as it was).
+ */
+PSC_MUST_CHECK psc_status_t ps_slab_share(ps_slab_t *slab, const psc_shared_file_t *file,
+                                          psc_error_t *error);
+
 /* The region's first byte. Its first page is never usable: a place of 0 is nowhere. */
 uint8_t *ps_slab_base(const ps_slab_t *slab);
 

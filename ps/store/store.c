@@ -41,6 +41,7 @@
 #include "common/hash.h"
 #include "common/slots.h"
 #include "ps/store/room.h"
+#include "ps/store/share.h"
 #include "ps/store/sweep.h"
 
 #include <string.h>
@@ -92,6 +93,7 @@ static void destroy_parts(ps_store_t *store)
     for (uint32_t i = 0; i < store->n_evict; i++)
         ps_evict_clear(&store->evict[i]);
     psc_free(store->evict);
+    psc_shared_destroy(&store->shared);
     ps_slab_destroy(store->slab);
     psc_free(store);
 }
@@ -400,10 +402,7 @@ static psc_status_t create_row(ps_store_t *store, const ps_store_table_t *table,
     if (st != PSC_OK)
         return st;
     ps_row_header_t *row = ps_store_row(store->base, place);
-    memset(row, 0, sizeof *row);
-    row->id = batch->ids[i];
-    row->table = table->number;
-    row->state = load ? PS_ROW_LOADING : PS_ROW_ABSENT;
+    ps_share_reset_row(row, batch->ids[i], table->number, load ? PS_ROW_LOADING : PS_ROW_ABSENT);
     row->pins = batch->pinned ? 1 : 0;
     row->flags = batch->scan ? PS_ROW_SCAN : 0;
     if (!batch->scan)
@@ -455,7 +454,7 @@ static void undo(ps_store_t *store, ps_batch_t *batch)
         ps_io_job_t *job = store->read_jobs;
         store->read_jobs = job->next_free;
         for (size_t i = 0; i < job->n; i++)
-            ps_store_row(store->base, job->reads[i].place)->state = PS_ROW_ABSENT;
+            ps_store_set_state(ps_store_row(store->base, job->reads[i].place), PS_ROW_ABSENT);
         ps_io_put(store->io, job);
     }
     for (size_t i = 0; i < batch->n; i++)
@@ -574,7 +573,7 @@ void ps_store_release(ps_store_t *store, ps_batch_t *batch)
 void ps_store_mark_new(ps_store_t *store, ps_row_header_t *row)
 {
     PSC_BUG_ON(row->state != PS_ROW_ABSENT);
-    row->state = PS_ROW_PRESENT;
+    ps_store_set_state(row, PS_ROW_PRESENT);
     ps_store_mark_dirty(row);
     store->counters.rows_new++;
 }
@@ -587,7 +586,8 @@ static void finish_reads(ps_store_t *store, const ps_io_job_t *job)
         ps_place_t place = job->reads[i].place;
         ps_row_header_t *row = ps_store_row(store->base, place);
         row->flags &= PS_ROW_SCAN;
-        row->state = job->reads[i].found ? PS_ROW_PRESENT : PS_ROW_ABSENT;
+        psc_shared_stamp(&row->push_seq, ps_share_load_serial(store));
+        ps_store_set_state(row, job->reads[i].found ? PS_ROW_PRESENT : PS_ROW_ABSENT);
         store->counters.cold_found += job->reads[i].found;
         if (row->pins == 0)
             drop_unwanted(store, place);

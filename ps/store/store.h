@@ -20,6 +20,7 @@
 #ifndef PS_STORE_STORE_H
 #define PS_STORE_STORE_H
 
+#include "common/shared_rows.h"
 #include "common/status.h"
 
 #include <stdbool.h>
@@ -49,7 +50,7 @@ typedef enum ps_row_state {
 typedef struct ps_row_header {
     uint64_t id;
     uint32_t version;      /* grows by one with every change of the row */
-    uint32_t push_seq;     /* shard's serial number of the last push that touched it */
+    uint32_t push_seq;     /* serial number of the last push that touched it, or of its load */
     uint32_t update_count; /* optimizer updates so far */
     uint32_t last_clock;   /* clock of the last push */
     uint16_t table;
@@ -195,6 +196,25 @@ static inline ps_row_header_t *ps_store_row(uint8_t *base, ps_place_t place)
 static inline float *ps_row_floats(ps_row_header_t *row)
 {
     return (float *)(void *)(row + 1);
+}
+
+/* Serials of loads have this bit, those of pushes have not. */
+#define PS_ROW_LOAD_SERIAL UINT32_C(0x80000000)
+
+/*
+ * A push of this serial is about to change the row's values: to be called before, for each row,
+ * between psc_shared_begin and psc_shared_end of the control block. Readers of shared rows see by
+ * it that what they copied is not to be used (common/shared_rows.h).
+ */
+static inline void ps_store_begin_change(ps_row_header_t *row, uint32_t serial)
+{
+    psc_shared_stamp(&row->push_seq, serial);
+}
+
+/* A row comes or goes: after all that belongs to a PRESENT one was written, before it is not. */
+static inline void ps_store_set_state(ps_row_header_t *row, ps_row_state_t state)
+{
+    psc_shared_set_state(&row->state, (uint8_t)state);
 }
 
 /* The row was changed: write it back some time. */

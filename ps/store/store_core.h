@@ -53,6 +53,8 @@ struct ps_store {
     ps_io_job_t *write_job; /* being filled, or NULL */
     ps_io_job_t *read_jobs; /* of the batch being prepared; linked by next_free, newest first */
     ps_store_held_t held;
+    psc_shared_file_t shared;   /* control NULL: the rows are not shared */
+    uint32_t n_loads;           /* rows: for serials of loads */
     struct ps_store_scan *scan; /* open, or closed with its job under way; or NULL */
     psc_error_t failure;        /* code PSC_OK while all is well */
     ps_store_counters_t counters;
@@ -68,5 +70,9 @@ uint64_t ps_store_rows_bytes(const ps_store_t *store);
    BUSY. */
 psc_status_t ps_store_settle_held(ps_store_t *store, psc_error_t *error);
 psc_status_t ps_store_failed(const ps_store_t *store, psc_error_t *error);
+/* A record, free until now, becomes that of a row: in this state, all else 0. */
+void ps_share_reset_row(ps_row_header_t *row, uint64_t id, uint16_t table, ps_row_state_t state);
+/* The serial of rows that are being loaded; another one each time. */
+uint32_t ps_share_load_serial(ps_store_t *store);
 
 #endif

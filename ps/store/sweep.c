@@ -427,11 +427,10 @@ psc_status_t ps_store_erase(ps_store_t *store, ps_batch_t *batch, psc_error_t *e
             break;
         }
         uint16_t pins = row->pins;
-        *row = (ps_row_header_t){.id = row->id,
-                                 .table = table->number,
-                                 .pins = pins,
-                                 .state = PS_ROW_ABSENT,
-                                 .policy = row->policy};
+        uint8_t policy = row->policy;
+        ps_share_reset_row(row, row->id, table->number, PS_ROW_ABSENT);
+        row->pins = pins;
+        row->policy = policy;
         store->counters.erased++;
     }
     ps_room_submit_writes(store);
