@@ -435,6 +435,40 @@ static void push_is_written_in_place(void **state)
     }
 }
 
+/* Whatever stands before them, and after a round trip too. */
+static void rows_begin_at_a_multiple_of_64_bytes(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_request_header_t header = some_request;
+    for (unsigned int k = 1; k < 200; k++) {
+        header.clock = UINT64_C(1) << k % 64; /* small fields of many sizes */
+        header.deadline_ms = k;
+        psp_push_t push = {.table = k, .dim = k % 7 + 1, .step = k, .n = k};
+        psp_buffer_t *buffer;
+        uint8_t *ids, *rows;
+        assert_int_equal(psp_push_begin(f->pool, &header, &push, &buffer, &ids, &rows, &f->error),
+                         PSC_OK);
+        assert_int_equal((uintptr_t)rows % 64, 0);
+        memset(ids, 1, k * sizeof(uint64_t));
+        memset(rows, 0, k * push.dim * sizeof(float));
+        assert_int_equal(psp_message_unpack(f->scratch, buffer->kind, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        assert_ptr_equal(f->message.u.push.ids, ids);
+        assert_ptr_equal(f->message.u.push.rows, rows);
+        assert_int_equal(f->message.u.push.n, k);
+        psp_buffer_put(buffer);
+
+        uint8_t states[200] = {0};
+        assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, 3, k, NULL,
+                                              k % 2 == 0 ? states : NULL, &buffer, &rows,
+                                              &f->error),
+                         PSC_OK);
+        assert_int_equal((uintptr_t)rows % 64, 0);
+        psp_buffer_put(buffer);
+    }
+}
+
 static void pull_reply_carries_rows_versions_and_states(void **state)
 {
     message_fixture_t *f = *state;
@@ -612,6 +646,7 @@ int main(void)
         MESSAGE_TEST(pull_tells_the_versions_that_are_held),
         MESSAGE_TEST(push_reply_brings_rows_back),
         MESSAGE_TEST(push_is_written_in_place),
+        MESSAGE_TEST(rows_begin_at_a_multiple_of_64_bytes),
         MESSAGE_TEST(pull_reply_carries_rows_versions_and_states),
         MESSAGE_TEST(an_error_reply_of_any_kind_comes_back_whole),
         MESSAGE_TEST(arguments_out_of_range_are_not_packed),
