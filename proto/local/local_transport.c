@@ -14,6 +14,7 @@
 #include "proto/local/local_transport.h"
 
 #include "common/alloc.h"
+#include "proto/delay_transport.h"
 
 #include <stdatomic.h>
 
@@ -184,6 +185,24 @@ static endpoint_t *endpoint_create(shared_t *shared, size_t own, psp_pool_t *poo
     return endpoint;
 }
 
+/* Delays, in builds that have them. On error no endpoint is left. */
+static psc_status_t wrap_all(uint32_t n_workers, psp_transport_t **server,
+                             psp_transport_t **clients, psc_error_t *error)
+{
+    psc_status_t st = psp_delay_wrap(server, error);
+    for (uint32_t i = 0; st == PSC_OK && i < n_workers; i++)
+        st = psp_delay_wrap(&clients[i], error);
+    if (st == PSC_OK)
+        return PSC_OK;
+    psp_transport_destroy(*server);
+    *server = NULL;
+    for (uint32_t i = 0; i < n_workers; i++) {
+        psp_transport_destroy(clients[i]);
+        clients[i] = NULL;
+    }
+    return st;
+}
+
 psc_status_t psp_local_create(uint32_t n_workers, psp_pool_t *pool, psp_transport_t **server_out,
                               psp_transport_t **clients_out, psc_error_t *error)
 {
@@ -214,5 +233,5 @@ psc_status_t psp_local_create(uint32_t n_workers, psp_pool_t *pool, psp_transpor
     }
     atomic_init(&shared->references, shared->n_mailboxes);
     *server_out = &server->base;
-    return PSC_OK;
+    return wrap_all(n_workers, server_out, clients_out, error);
 }

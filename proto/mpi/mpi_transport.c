@@ -23,6 +23,7 @@
  */
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "proto/delay_transport.h"
 #include "proto/message.h"
 #include "proto/mpi/mpi_job_internal.h"
 
@@ -498,7 +499,8 @@ psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
     };
     t->comm = job->messages;
     t->rank_of_peer = job->ranks_of[peers];
-    t->max_message_bytes = max_message_bytes < INT_MAX ? max_message_bytes : INT_MAX;
+    t->max_message_bytes =
+        max_message_bytes < INT_MAX - PSP_DELAY_ROOM ? max_message_bytes + PSP_DELAY_ROOM : INT_MAX;
     t->may_spin = cores_suffice(job->n_on_host);
     t->active = true;
     pthread_condattr_t attributes;
@@ -511,6 +513,12 @@ psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
         transport_free(t);
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a transport");
     }
-    *transport_out = &t->base;
+    psp_transport_t *transport = &t->base;
+    psc_status_t st = psp_delay_wrap(&transport, error);
+    if (st != PSC_OK) {
+        transport_free(t);
+        return st;
+    }
+    *transport_out = transport;
     return PSC_OK;
 }
