@@ -132,7 +132,9 @@ check "unknown options are refused" 2 $?
 "$run" --bin-dir "$folder/bin" --recovery --data d -- x 2>"$folder/err"
 check "--recovery, which there is no more, is refused" 2 $?
 check "the command is printed" 1 "$("$run" --bin-dir "$folder/bin" --servers=3 --data "a b" --memory 8M --print -- skipgram |
-    grep -c -- '-n 3 .*embps-server --data a\\ b --memory 8M : -n 1 .*embps-train skipgram')"
+    grep -c -- '-n 3 .*embps-server --data a\\ b --memory 8M : .*-n 1 .*embps-train skipgram')"
+check "ranks of both kinds get the variables, on other machines too" 1 "$("$run" --bin-dir "$folder/bin" --data d --print -- x |
+    grep -c -- '-x EMBPS_STATUS_DIR .*embps-server .* : .*-x EMBPS_STATUS_DIR .*embps-train')"
 printf 'one slots=2\ntwo slots = 1 # last\n' >"$folder/hosts"
 check "a host file with places enough needs no oversubscription" 0 "$("$run" --bin-dir "$folder/bin" -s 2 -w 1 \
     --hosts "$folder/hosts" --data d --print -- x | grep -c oversubscribe)"
