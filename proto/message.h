@@ -23,6 +23,7 @@
 #define PSP_PARAMS_MAX 16u /* hyper-parameters in an OpenTable */
 #define PSP_DIM_MAX 65536u
 #define PSP_STALENESS_ASYNC UINT32_MAX
+#define PSP_CLOCK_END UINT64_MAX         /* clock of a worker that has ended its last one */
 #define PSP_MAX_MESSAGE_BYTES (1u << 20) /* default limit of a message, headers included */
 
 /* The number travels beside the message (MPI tag, gRPC method). Never renumber. */
@@ -203,6 +204,7 @@ typedef struct psp_push {
     uint32_t dim;
     uint64_t step;
     bool want_rows;
+    bool synchronous;
     size_t n;
     const uint8_t *ids;
     const uint8_t *rows; /* exactly n * dim float32, unaligned */

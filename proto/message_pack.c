@@ -214,6 +214,7 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     to.dim = push->dim;
     to.step = push->step;
     to.want_rows = push->want_rows;
+    to.synchronous = push->synchronous;
     const bulk_t bulk[] = {
         {14, bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
         {15, bulk_bytes(push->n, push->dim * sizeof(float)), NULL, rows_out},

@@ -432,6 +432,7 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
         .dim = from->dim,
         .step = from->step,
         .want_rows = from->want_rows != 0,
+        .synchronous = from->synchronous != 0,
         .n = n,
         .ids = n != 0 ? ids->start : u->data,
         .rows = n != 0 ? rows->start : u->data,

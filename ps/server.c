@@ -179,7 +179,8 @@ static psp_buffer_t *unhold(ps_server_t *server, uint32_t peer)
 
 static bool memory_is_tight(const ps_server_t *server)
 {
-    return psp_pool_bytes_out(server->options.pool) > MEMORY_BYTES;
+    return psp_pool_bytes_out(server->options.pool) >
+           MEMORY_BYTES + ps_shard_deferred_bytes(server->shard);
 }
 
 static bool over_bounds(ps_server_t *server, uint32_t peer)

@@ -97,6 +97,7 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
                        .kind = options->kind,
                        .learning_rate = options->learning_rate,
                        .step = options->step,
+                       .synchronous = options->synchronous,
                        .dim = plan->target->dim,
                        .n = n};
     psp_buffer_t *buffer;

@@ -59,7 +59,8 @@ typedef struct psw_push_options {
     psw_row_fn fill;
     void *fill_context;
     float learning_rate;
-    uint64_t step; /* of the optimizer; 0: unknown */
+    uint64_t step;    /* of the optimizer; 0: unknown */
+    bool synchronous; /* counts with the clock's end, summed in the order of workers */
 } psw_push_options_t;
 
 typedef struct psw_issued {

@@ -110,6 +110,9 @@ static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *o
     embps_client_t *client = table->client;
     psw_issued_t issued;
     const psw_target_t target = target_of(table);
+    if (psw_core_clock(client->driver.core) == PSP_CLOCK_END)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "push: this client's last clock has ended (embps_last_clock)");
     psc_status_t st =
         psw_issue_push(&client->issuer, &target, options, room_of(client, waits), &issued, error);
     if (st != PSC_OK)
@@ -160,7 +163,8 @@ static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uin
                                         .n = n,
                                         .rows = n != 0 ? rows : &none,
                                         .learning_rate = learning_rate,
-                                        .step = table->step};
+                                        .step = table->step,
+                                        .synchronous = table->client->staleness == 0};
     return start_push(table, &options, waits, request_out, error);
 }
 
@@ -233,7 +237,8 @@ psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind, c
                                         .fill = fill,
                                         .fill_context = context,
                                         .learning_rate = learning_rate,
-                                        .step = table->step};
+                                        .step = table->step,
+                                        .synchronous = table->client->staleness == 0};
     return start_push(table, &options, false, request_out, error);
 }
 

@@ -2,7 +2,9 @@
  * Clock, staleness and barrier: how workers keep together.
  *
  * A clock goes to every server, behind all that the worker issued before; the worker's new clock is
- * in the headers from that message on. The sum of progress is the one of server 0. A barrier first
+ * in the headers from that message on. At staleness 0 it first waits for the answers to all that
+ * was issued before, so that where one server knows that a clock has ended, every server has the
+ * whole of it. The sum of progress is the one of server 0. A barrier first
  * waits for the answers to all outstanding requests (so that the pushes are applied everywhere),
  * then meets the other workers at server 0.
  */
@@ -13,16 +15,19 @@ void embps_set_staleness(embps_client_t *client, uint32_t clocks)
     client->staleness = clocks;
 }
 
-int embps_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
-                embps_error_t *error)
+/* Tells the servers that the worker's clock is `clock` now. */
+static int tell_clock(embps_client_t *client, uint64_t clock, uint64_t progress,
+                      uint64_t *total_progress_out, embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
     psw_core_t *core = client->driver.core;
     psw_request_t *request;
     psp_message_t message = {.kind = PSP_CLOCK, .u.clock = {.progress = progress}};
-    psw_core_set_clock(core, psw_core_clock(core) + 1);
     psc_status_t st =
-        psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
+        client->staleness == 0 ? psw_driver_wait_idle(&client->driver, &what) : PSC_OK;
+    psw_core_set_clock(core, clock);
+    if (st == PSC_OK)
+        st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
     if (st == PSC_OK) {
         st = psw_driver_wait(&client->driver, request, &what);
         uint64_t total = request->clock.total_progress;
@@ -33,6 +38,25 @@ int embps_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progr
             *total_progress_out = total;
     }
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+int embps_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
+                embps_error_t *error)
+{
+    const uint64_t clock = psw_core_clock(client->driver.core);
+    if (clock == PSP_CLOCK_END) {
+        psc_error_t what = PSC_ERROR_INIT;
+        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
+                            "clock: this client's last clock has ended (embps_last_clock)");
+        return psw_error_export(&what, error);
+    }
+    return tell_clock(client, clock + 1, progress, total_progress_out, error);
+}
+
+int embps_last_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
+                     embps_error_t *error)
+{
+    return tell_clock(client, PSP_CLOCK_END, progress, total_progress_out, error);
 }
 
 int embps_barrier(embps_client_t *client, embps_error_t *error)

@@ -60,7 +60,7 @@ static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t 
     *table = *wanted;
     table->number = (uint16_t)number;
     table->epoch = 1;
-    st = ps_growth_create(table, &shard->map, shard->options.rank, shard->sessions.time,
+    st = ps_growth_create(table, &shard->map, shard->options.rank, ps_shard_time(shard),
                           shard->options.store, &table->growth, error);
     if (st == PSC_OK)
         st = add_to_store(shard, table, error);

@@ -35,7 +35,7 @@ static bool too_early(const ps_shard_t *shard, const psp_message_t *message)
     uint32_t staleness = message->u.pull.staleness;
     uint64_t clock = message->request.clock;
     return staleness != PSP_STALENESS_ASYNC && clock > staleness &&
-           shard->sessions.min_clock < clock - staleness;
+           shard->clock < clock - staleness;
 }
 
 /* Counts what was pulled, by state. */

@@ -6,6 +6,10 @@
  * duplicates, which is had before any weight changes. Sequences of a session only grow (its
  * messages arrive in order), so one number tells a push that was applied before: it is acknowledged
  * again and not applied.
+ *
+ * A synchronous push of one of several workers is checked and acknowledged like any other, but kept
+ * (ps/table/clock_sum.h) until all workers have ended its clock. The sums over the workers come
+ * here again, as pushes without a message.
  */
 #include "ps/serve/serve.h"
 
@@ -138,33 +142,85 @@ static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_err
     return PSC_OK;
 }
 
+/* *done_out: it is applied; else request->state says what it waits for. */
+static psc_status_t apply_when_ready(ps_shard_t *shard, ps_request_t *request, bool *done_out,
+                                     psc_error_t *error)
+{
+    const psp_push_t *push = &request->message.u.push;
+    psc_status_t st =
+        ps_shard_prepare(shard, request, PS_BATCH_WRITE, push->ids, push->n, done_out, error);
+    if (st == PSC_OK && *done_out)
+        st = apply(shard, request, error);
+    return st;
+}
+
+/* One of the sums over the pushes of a clock. */
+static psc_status_t apply_summed(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    bool done;
+    psc_status_t st = apply_when_ready(shard, request, &done, error);
+    if (st == PSC_OK && done) {
+        ps_shard_release(shard, request);
+        request->state = PS_REQUEST_DONE;
+    }
+    return st;
+}
+
+/* Keeps a synchronous push until its clock ends. *done_out false: it waits for that of another one
+ * first. */
+static psc_status_t defer(ps_shard_t *shard, const ps_session_t *session, ps_request_t *request,
+                          bool *done_out, psc_error_t *error)
+{
+    const uint64_t clock = request->message.request.clock;
+    *done_out = false;
+    if (clock != session->clock)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "a synchronous push of clock %" PRIu64 ", but worker %" PRIu32
+                             " is in clock %" PRIu64,
+                             clock, request->buffer->peer, session->clock);
+    if (clock > shard->clock || shard->summing) {
+        if (session->state == PS_SESSION_LEAVING)
+            return psc_error_set(error, PSC_INTERRUPTED,
+                                 "worker %" PRIu32 " leaves before the others reach its clock",
+                                 request->buffer->peer);
+        shard->counters.waits_clock += request->state != PS_REQUEST_WAIT_CLOCK;
+        request->state = PS_REQUEST_WAIT_CLOCK;
+        return PSC_OK;
+    }
+    *done_out = true;
+    return ps_shard_defer(shard, request, error);
+}
+
 psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                            psc_error_t *error)
 {
     const psp_push_t *push = &request->message.u.push;
+    const uint64_t sequence = request->message.request.sequence;
+    bool done = true, returned = false;
     psc_status_t st = PSC_OK;
-    bool returned = false;
+    if (request->summed) /* acknowledged long ago */
+        return apply_summed(shard, request, error);
     if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
         return st;
-    if (request->message.request.sequence <= session->push_sequence) {
+    if (sequence <= session->push_sequence)
         shard->counters.pushes_repeated++;
-    } else if (push->n != 0) {
-        bool ready;
-        st = ps_shard_prepare(shard, request, PS_BATCH_WRITE, push->ids, push->n, &ready, error);
-        if (st != PSC_OK || !ready)
-            return st;
-        st = apply(shard, request, error);
-        if (st != PSC_OK)
-            return st;
+    else if (push->n != 0 && push->synchronous && shard->options.n_workers > 1)
+        st = defer(shard, session, request, &done, error);
+    else if (push->n != 0)
+        st = apply_when_ready(shard, request, &done, error);
+    if (st != PSC_OK || !done)
+        return st;
+    if (sequence > session->push_sequence) {
+        session->push_sequence = sequence;
         shard->counters.rows_pushed += push->n;
-        returned = push->want_rows && request->table->growth == NULL;
+        returned = push->want_rows && push->n != 0 && request->table->growth == NULL &&
+                   request->state != PS_REQUEST_DEFERRED;
         if (returned && (st = reply_rows(shard, request, error)) != PSC_OK)
             return st;
     }
-    if (request->message.request.sequence > session->push_sequence)
-        session->push_sequence = request->message.request.sequence;
     ps_shard_release(shard, request);
-    request->state = PS_REQUEST_DONE;
+    if (request->state != PS_REQUEST_DEFERRED)
+        request->state = PS_REQUEST_DONE;
     if (returned)
         return PSC_OK;
     return ps_shard_reply_bare(shard, request->buffer->peer, PSP_PUSH,

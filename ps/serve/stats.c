@@ -48,6 +48,8 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         {"rows.pushed_pad", counters->rows_padded},
         {"push.repeated", counters->pushes_repeated},
         {"push.merged", counters->pushes_merged},
+        {"push.deferred", counters->pushes_deferred},
+        {"clocks.summed", counters->clocks_summed},
         {"bytes.in", counters->bytes_in},
         {"bytes.out", counters->bytes_out},
         {"store.rows_hot", store.rows_hot},

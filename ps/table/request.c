@@ -91,15 +91,22 @@ static void put_space(ps_request_pool_t *pool, ps_space_t *space)
     pool->n_spaces++;
 }
 
-void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request)
+void ps_request_trim(ps_request_pool_t *pool, ps_request_t *request)
 {
     PSC_BUG_ON(request->prepared);
-    psp_buffer_put(request->buffer);
-    psc_free(request->bulk);
     if (request->space != NULL)
         put_space(pool, request->space);
     if (request->shared_space != NULL)
         put_space(pool, request->shared_space);
+    request->space = request->shared_space = NULL;
+    request->located = false;
+}
+
+void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request)
+{
+    ps_request_trim(pool, request);
+    psp_buffer_put(request->buffer);
+    psc_free(request->bulk);
     request->next = pool->requests;
     pool->requests = request;
 }

@@ -6,11 +6,12 @@
  *     WAIT_ROOM   the store has no room for its rows now
  *     WAIT_ROWS   its rows are on their way from the cold tier; those in memory are pinned
  *     WAIT_OTHERS a barrier that others have not reached
+ *     DEFERRED    a synchronous push, answered, that counts when its clock has ended (clock_sum.h)
  *     DONE        answered
  *
- * Only the oldest request of a session is ever in a state other than QUEUED: that is what keeps the
- * effects of one client in order, and what makes waiting safe: whoever holds pinned rows waits for
- * the disk alone.
+ * Only the oldest request of a session is ever in a waiting state: that is what keeps the effects
+ * of one client in order, and what makes waiting safe: whoever holds pinned rows waits for the disk
+ * alone. DEFERRED requests have left the queue and hold no rows.
  */
 #ifndef PS_TABLE_REQUEST_H
 #define PS_TABLE_REQUEST_H
@@ -25,6 +26,7 @@ typedef enum ps_request_state {
     PS_REQUEST_WAIT_ROOM,
     PS_REQUEST_WAIT_ROWS,
     PS_REQUEST_WAIT_OTHERS,
+    PS_REQUEST_DEFERRED,
     PS_REQUEST_DONE,
 } ps_request_state_t;
 
@@ -52,6 +54,7 @@ typedef struct ps_request {
     bool located;          /* space holds ids and hashes */
     bool prepared;         /* batch (and shared) is prepared and must be released */
     bool exact;            /* a pull that holds places for absent rows too */
+    bool summed;           /* no message: a push that clock_sum made of several; buffer is NULL */
     uint64_t created_seen; /* rows created in the table when the batch was prepared */
     uint32_t busy_tries;
 } ps_request_t;
@@ -73,6 +76,9 @@ PSC_MUST_CHECK psc_status_t ps_request_create(ps_request_pool_t *pool, psp_buffe
 
 /* Gives back buffer and space. Its batch must have been released. Takes. */
 void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request);
+
+/* Gives back its spaces: what was located is forgotten. Its batch must have been released. */
+void ps_request_trim(ps_request_pool_t *pool, ps_request_t *request);
 
 /* Makes room for n rows in a space of a request, unless it has it. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out,

@@ -111,6 +111,27 @@ void ps_session_enqueue(ps_session_t *session, ps_request_t *request)
     session->n_requests++;
 }
 
+void ps_session_defer(ps_session_t *session, ps_request_t *request)
+{
+    request->next = NULL;
+    if (session->deferred_tail != NULL)
+        session->deferred_tail->next = request;
+    else
+        session->deferred = request;
+    session->deferred_tail = request;
+}
+
+ps_request_t *ps_session_take_deferred(ps_session_t *session)
+{
+    ps_request_t *request = session->deferred;
+    if (request == NULL)
+        return NULL;
+    session->deferred = request->next;
+    if (session->deferred == NULL)
+        session->deferred_tail = NULL;
+    return request;
+}
+
 ps_request_t *ps_session_dequeue(ps_session_t *session)
 {
     ps_request_t *request = session->head;

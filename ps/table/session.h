@@ -26,6 +26,7 @@ typedef struct ps_session {
     uint32_t status;        /* told by Goodbye */
     ps_request_t *head, *tail;
     size_t n_requests;
+    ps_request_t *deferred, *deferred_tail; /* answered pushes of the clock that is under way */
 } ps_session_t;
 
 typedef struct ps_sessions {
@@ -63,5 +64,9 @@ bool ps_sessions_all_reached(const ps_sessions_t *sessions, uint64_t generation)
 /* The session's queue: first in, first out. */
 void ps_session_enqueue(ps_session_t *session, ps_request_t *request);
 ps_request_t *ps_session_dequeue(ps_session_t *session);
+
+/* A request that was dequeued is kept until its clock has ended; the oldest one, or NULL. */
+void ps_session_defer(ps_session_t *session, ps_request_t *request);
+ps_request_t *ps_session_take_deferred(ps_session_t *session);
 
 #endif

@@ -3,13 +3,18 @@
  * was given (ps/serve) do what each asks for.
  *
  * Invariants. A request is in the queue of its session from arrival to reply, and replied to
- * exactly once: by its function (DONE), by the refusal that the function returned, or by the
- * failure of the shard. Only the oldest request of a session is served; the others are QUEUED. So
- * at most one batch per session holds rows, and who holds rows waits for the disk alone: no two can
- * wait for each other. A request that found no room often enough is `starving`: nobody else takes
- * room before it. What waits for other workers (clocks, barriers) is tried again whenever one of
- * those moves; what waits for the store is tried by ps_shard_poll, which begins with another
+ * exactly once: by its function (DONE, DEFERRED), by the refusal that the function returned, or by
+ * the failure of the shard. Only the oldest request of a session is served; the others are QUEUED.
+ * So at most one batch per session holds rows, and who holds rows waits for the disk alone: no two
+ * can wait for each other. A request that found no room often enough is `starving`: nobody else
+ * takes room before it. What waits for other workers (clocks, barriers) is tried again whenever one
+ * of those moves; what waits for the store is tried by ps_shard_poll, which begins with another
  * session each time.
+ *
+ * Synchronous pushes, DEFERRED, are all of one clock, `clock`: a push of the next one waits until
+ * that has been ended by all workers and applied, as pulls that are in step do. Then they are
+ * summed (clock_sum.h), and each of the sums is a push of its own, `summed`, which waits for the
+ * store like the head of a session.
  *
  * A failure of the store or of memory is the end: every waiting request is answered with it, and
  * every later message too. Threads: none; the owner's. No clock and no socket: time and messages
@@ -76,10 +81,13 @@ void ps_shard_destroy(ps_shard_t *shard)
     if (shard == NULL)
         return;
     ps_sweeper_stop(shard);
+    ps_shard_end_sum(shard);
     for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n; i++) {
         while (shard->sessions.all[i].head != NULL)
             drop_head(shard, &shard->sessions.all[i]);
+        ps_shard_drop_deferred(shard, &shard->sessions.all[i]);
     }
+    ps_clock_sum_clear(&shard->sum);
     for (uint32_t i = 0; i < shard->n_tables; i++) {
         if (shard->tables[i] != NULL)
             ps_growth_destroy(shard->tables[i]->growth, shard->options.store);
@@ -98,7 +106,7 @@ void ps_shard_destroy(ps_shard_t *shard)
 
 static uint64_t least_clock(const ps_shard_t *shard)
 {
-    const uint64_t least = shard->sessions.min_clock;
+    const uint64_t least = shard->clock;
     return least != UINT64_MAX ? least : shard->sessions.time;
 }
 
@@ -166,8 +174,8 @@ psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number, uint3
     return PSC_OK;
 }
 
-static psc_status_t locate(ps_shard_t *shard, ps_request_t *request, const uint8_t *ids, size_t n,
-                           psc_error_t *error)
+psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request, const uint8_t *ids, size_t n,
+                             psc_error_t *error)
 {
     const ps_growth_t *growth = request->table->growth;
     psc_status_t st = ps_request_reserve(&shard->requests, &request->space, n, error);
@@ -258,7 +266,7 @@ psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request, ps_batch
 {
     psc_status_t st;
     *ready_out = false;
-    if (!request->located && (st = locate(shard, request, ids, n, error)) != PSC_OK)
+    if (!request->located && (st = ps_shard_locate(shard, request, ids, n, error)) != PSC_OK)
         return st;
     if (n == 0) {
         *ready_out = true;
@@ -308,9 +316,11 @@ ps_growth_rows_t ps_shard_rows(ps_shard_t *shard, const ps_request_t *request, s
 void ps_shard_others_moved(ps_shard_t *shard)
 {
     shard->others_changed = true;
+    if (shard->sum.n_kept == 0) /* else when they are applied */
+        shard->clock = shard->sessions.min_clock;
     for (uint32_t i = 0; i < shard->n_tables; i++) {
         if (shard->tables[i] != NULL && shard->tables[i]->growth != NULL)
-            ps_growth_advance(shard->tables[i]->growth, shard->sessions.time);
+            ps_growth_advance(shard->tables[i]->growth, ps_shard_time(shard));
     }
 }
 
@@ -384,6 +394,11 @@ static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error
                 *error = shard->failure;
             return st;
         }
+        if (request->state == PS_REQUEST_DEFERRED) {
+            ps_session_defer(session, ps_session_dequeue(session));
+            shard->n_waiting--;
+            continue;
+        }
         if (request->state != PS_REQUEST_DONE)
             return PSC_OK;
         drop_head(shard, session);
@@ -391,11 +406,27 @@ static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error
     return PSC_OK;
 }
 
+/* Ends clocks; a failure is the shard's end. */
+static psc_status_t end_clocks(ps_shard_t *shard, psc_error_t *error)
+{
+    psc_error_t failure = PSC_ERROR_INIT;
+    psc_status_t st = ps_shard_end_clock(shard, &failure);
+    if (st == PSC_OK)
+        return PSC_OK;
+    fail(shard, &failure);
+    if (error != NULL)
+        *error = shard->failure;
+    return st;
+}
+
 /* Tries what waits for other workers, as long as any of that moves something. */
 static psc_status_t settle(ps_shard_t *shard, psc_error_t *error)
 {
     while (shard->others_changed) {
         shard->others_changed = false;
+        psc_status_t ended = end_clocks(shard, error);
+        if (ended != PSC_OK)
+            return ended;
         for (uint32_t i = 0; i < shard->sessions.n; i++) {
             const ps_request_t *head = shard->sessions.all[i].head;
             if (head == NULL ||
@@ -517,7 +548,8 @@ static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
         if (st != PSC_OK)
             return st;
     }
-    return settle(shard, error);
+    psc_status_t st = end_clocks(shard, error);
+    return st == PSC_OK ? settle(shard, error) : st;
 }
 
 psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *error)
@@ -557,7 +589,8 @@ uint32_t ps_shard_departed(const ps_shard_t *shard)
 
 bool ps_shard_finished(const ps_shard_t *shard)
 {
-    return shard->sessions.n_departed == shard->sessions.n && shard->n_waiting == 0;
+    return shard->sessions.n_departed == shard->sessions.n && shard->n_waiting == 0 &&
+           shard->sum.n_kept == 0;
 }
 
 uint32_t ps_shard_worst_status(const ps_shard_t *shard)
@@ -570,9 +603,14 @@ size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer)
     return peer == UINT32_MAX ? shard->n_waiting : shard->sessions.all[peer].n_requests;
 }
 
+uint64_t ps_shard_deferred_bytes(const ps_shard_t *shard)
+{
+    return shard->sum.bytes;
+}
+
 size_t ps_shard_waiting_store(const ps_shard_t *shard)
 {
-    size_t n = 0;
+    size_t n = shard->summing && waits_for_store(&shard->summed);
     for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n; i++)
         n += waits_for_store(shard->sessions.all[i].head);
     return n;

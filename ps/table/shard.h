@@ -65,6 +65,9 @@ uint32_t ps_shard_worst_status(const ps_shard_t *shard);
 /* Requests that wait now, of this peer or of all (UINT32_MAX): the driver's bound. */
 size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer);
 
+/* Bytes of messages that are kept until their clock ends; they are part of the store's budget. */
+uint64_t ps_shard_deferred_bytes(const ps_shard_t *shard);
+
 /* Sessions whose oldest request waits for the store: it goes on without any further message. */
 size_t ps_shard_waiting_store(const ps_shard_t *shard);
 

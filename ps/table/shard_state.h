@@ -5,6 +5,7 @@
 #define PS_TABLE_SHARD_STATE_H
 
 #include "common/slots.h"
+#include "ps/table/clock_sum.h"
 #include "ps/table/growth.h"
 #include "ps/table/rows.h"
 #include "ps/table/session.h"
@@ -24,6 +25,8 @@ typedef struct ps_shard_counters {
     uint64_t rows_padded;     /* pushed to a pad row, and left out */
     uint64_t pushes_repeated; /* acknowledged, not applied again */
     uint64_t pushes_merged;   /* had duplicate ids */
+    uint64_t pushes_deferred; /* synchronous ones, kept until their clock ended */
+    uint64_t clocks_summed;   /* ... and the clocks that had any */
     uint64_t waits_clock, waits_room, waits_rows;
     uint64_t bytes_in, bytes_out; /* of messages */
     ps_growth_counters_t growth;
@@ -47,6 +50,10 @@ struct ps_shard {
     bool handled;           /* messages since the last poll */
     uint32_t idle_polls;
     uint32_t turn;       /* session that is tried first at the next poll */
+    uint64_t clock;      /* ended by all workers, and its synchronous pushes applied */
+    ps_clock_sum_t sum;  /* of synchronous pushes */
+    ps_request_t summed; /* the push that sum gave out last */
+    bool summing;        /* the pushes of clock are being applied */
     psc_error_t failure; /* code PSC_OK: the shard works */
     ps_sweeper_t sweeper;
     ps_shard_counters_t counters;
@@ -68,6 +75,34 @@ PSC_MUST_CHECK psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *requ
 PSC_MUST_CHECK psc_status_t ps_shard_reply_bare(ps_shard_t *shard, uint32_t peer, uint32_t kind,
                                                 uint64_t request, const psc_error_t *failure,
                                                 psc_error_t *error);
+
+/* What tables that grow go by: the least clock of the workers, once its pushes are applied. */
+static inline uint64_t ps_shard_time(const ps_shard_t *shard)
+{
+    return shard->clock < shard->sessions.time ? shard->clock : shard->sessions.time;
+}
+
+/*
+ * Keeps a synchronous push, which was checked, until all workers have ended its clock; the request
+ * is DEFERRED. Errors: INVALID_ARGUMENT (an id of another server; no room for it).
+ */
+PSC_MUST_CHECK psc_status_t ps_shard_defer(ps_shard_t *shard, ps_request_t *request,
+                                           psc_error_t *error);
+
+/* Drops what a session has deferred: its clock does not count. */
+void ps_shard_drop_deferred(ps_shard_t *shard, ps_session_t *session);
+
+/* Applies the deferred pushes of a clock that all workers have ended, as far as that goes without
+ * waiting; to be called again. Errors: those of the store, NO_MEMORY: the shard's end. */
+PSC_MUST_CHECK psc_status_t ps_shard_end_clock(ps_shard_t *shard, psc_error_t *error);
+
+/* The pushes that are being applied are done with, applied or not. */
+void ps_shard_end_sum(ps_shard_t *shard);
+
+/* Copies and hashes the ids of a request. Errors: INVALID_ARGUMENT (an id of another server),
+ * NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request,
+                                            const uint8_t *ids, size_t n, psc_error_t *error);
 
 /* Table of a pull or push. Errors: NOT_FOUND, MISMATCH (another epoch). */
 PSC_MUST_CHECK psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number,

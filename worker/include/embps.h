@@ -349,8 +349,28 @@ EMBPS_API EMBPS_MUST_CHECK int embps_wait(embps_request_t *request, embps_error_
 EMBPS_API EMBPS_MUST_CHECK int embps_test(embps_request_t *request, bool *done_out,
                                           embps_error_t *error);
 
-/* How old a pull may be, in clocks: 0 waits until all workers have passed this worker's clock; the
- * default, EMBPS_ASYNC, never waits. Holds for later pulls of the client. */
+/*
+ * What: how the workers of a job keep together; all of them should use the same. Holds for later
+ * pulls and pushes of the client.
+ *
+ * EMBPS_ASYNC (default): a pull never waits; a push is applied when it comes.
+ *
+ * s >= 1, bounded: a pull of a worker in clock c (it has ended c clocks) waits until all workers
+ * have ended c - s clocks, and sees all that they pushed in them. Of later clocks it sees what has
+ * come. A push is applied when it comes.
+ *
+ * 0, synchronous: a pull waits until all workers have ended c clocks, and sees what was pushed in
+ * these, and nothing else: pushes of several workers are kept by the servers until all workers have
+ * ended the clock, then summed row by row in the order of the workers and applied, as one step of
+ * the optimizer a row (pushes of a row that differ in kind, rate or step are steps one after
+ * another). So runs are equal to the last bit, whatever the number of servers and the order of
+ * messages. A worker does not see its own pushes of the clock that is under way either. The pushes
+ * of one clock must fit beside the rows into the memory of the servers (INVALID_ARGUMENT). A job of
+ * one worker has nobody to wait for: its pushes are applied when they come.
+ *
+ * A worker that starts late counts as being in clock 0. A worker that has nothing more to push must
+ * say so, with embps_last_clock or embps_close, or the others wait for its clocks.
+ */
 #define EMBPS_ASYNC UINT32_MAX
 EMBPS_API void embps_set_staleness(embps_client_t *client, uint32_t clocks);
 
@@ -365,7 +385,16 @@ EMBPS_API void embps_set_staleness(embps_client_t *client, uint32_t clocks);
 EMBPS_API EMBPS_MUST_CHECK int embps_clock(embps_client_t *client, uint64_t progress,
                                            uint64_t *total_progress_out, embps_error_t *error);
 
-/* Collective: over all workers. Returns when all have come and their earlier pushes are applied. */
+/*
+ * What: the same for this worker's last clock: nobody waits for it any more, and it must not push.
+ * Its later pulls with a staleness wait until all workers have ended their last clock, and so see
+ * everything. May be called again, for the sum of progress.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_last_clock(embps_client_t *client, uint64_t progress,
+                                                uint64_t *total_progress_out, embps_error_t *error);
+
+/* Collective: over all workers. Returns when all have come and their earlier pushes are applied; at
+ * staleness 0 those of clocks that have ended. */
 EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error_t *error);
 
 /* ---- looking ---- */

@@ -7,6 +7,7 @@
  */
 #include "worker/train/train_options.h"
 
+#include "embps.h"
 #include "proto/message.h"
 #include "worker/train/cbow.h"
 #include "worker/train/skipgram.h"
@@ -42,6 +43,7 @@ enum {
     OPTION_LOG_JSON,
     OPTION_QUIET,
     OPTION_BATCH_WORDS,
+    OPTION_STALENESS,
     N_OPTIONS
 };
 
@@ -195,6 +197,17 @@ static const psc_option_t template[N_OPTIONS] = {
                                     "changes later, and many words under way at once make the "
                                     "first steps overshoot. Default: 20,000 for one worker, "
                                     "otherwise 20,000 divided by their number, at least 1,000."},
+    [OPTION_STALENESS] = {.name = "staleness",
+                          .argument = "CLOCKS",
+                          .type = PSC_OPTION_TEXT,
+                          .offset = FIELD(staleness),
+                          .default_value = "async",
+                          .help =
+                              "How the workers keep together; a batch is a clock. async: nobody "
+                              "waits for anybody. N: nobody is more than N clocks ahead of the "
+                              "slowest. 0: in step: all pull the same rows, and their changes are "
+                              "summed in the order of the workers, so that a run has the same bits "
+                              "each time and for any number of servers; nothing overlaps then."},
     [OPTION_LOCAL] = {.name = "local",
                       .type = PSC_OPTION_FLAG,
                       .offset = FIELD(local),
@@ -272,8 +285,28 @@ static psc_status_t check_outputs(const psw_train_options_t *options, psc_error_
     return PSC_OK;
 }
 
+static psc_status_t read_staleness(psw_train_options_t *options, psc_error_t *error)
+{
+    const char *text = options->staleness;
+    const size_t digits = strspn(text, "0123456789");
+    options->staleness_clocks = EMBPS_ASYNC;
+    if (strcmp(text, "async") == 0)
+        return PSC_OK;
+    if (digits == 0 || digits > 9 || text[digits] != '\0')
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--staleness is \"%s\"; possible are async and 0 to 999999999 clocks",
+                             text);
+    options->staleness_clocks = 0;
+    for (size_t i = 0; i < digits; i++)
+        options->staleness_clocks = options->staleness_clocks * 10 + (uint32_t)(text[i] - '0');
+    return PSC_OK;
+}
+
 static psc_status_t check(psw_train_options_t *options, const bool *given, psc_error_t *error)
 {
+    psc_status_t st = read_staleness(options, error);
+    if (st != PSC_OK)
+        return st;
     if (!options->local && given[OPTION_THREADS])
         return refuse(error,
                       "--threads has no effect without --local: under mpirun every worker is "

@@ -24,7 +24,9 @@ typedef struct psw_train_options {
     uint64_t threads;     /* local only; 0: one for each core */
     uint64_t memory;      /* local only; bytes */
     double sample, alpha;
-    bool plain; /* form is "plain" */
+    bool plain;                /* form is "plain" */
+    const char *staleness;     /* "async" or a number of clocks */
+    uint32_t staleness_clocks; /* the same; EMBPS_ASYNC */
     bool binary, local, quiet;
 } psw_train_options_t;
 

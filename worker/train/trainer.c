@@ -13,6 +13,13 @@
  * have given (in tables of 16 bits: but for the server's rounding, which is right on average).
  * Other workers' deltas come one batch later than without a pipeline.
  *
+ * At staleness 0 a pull waits for the clock before it, so nothing overlaps but the building of the
+ * next batch and the push:
+ *
+ *     pull t, wait; rows(t) = base; train; push; build t+1; wait; end the clock
+ *
+ * After its last batch a worker ends its last clock: nobody waits for one whose share was smaller.
+ *
  * Messages move only inside calls of the client, so the loop over windows steps the client every
  * 32 windows while a pull is under way (about every 50 us). The clock ends after the push of t-1
  * has been answered and before that of t is sent: asking then does not wait for the server's work.
@@ -58,6 +65,7 @@ typedef struct trainer {
     psw_local_t local;
     psw_model_fn train;
     psw_train_counts_t counts;
+    uint64_t pushed_words; /* of batches whose push was started */
 } trainer_t;
 
 /* Context of the filler of a push. */
@@ -176,18 +184,28 @@ static psc_status_t start_pull(const trainer_t *trainer, side_t *side, const psw
                                   &side->pull, error);
 }
 
-/* Builds the next batch and asks for its rows. */
-static psc_status_t prepare(trainer_t *trainer, flight_t *flight, bool *more_out,
-                            psc_error_t *error)
+/* Asks for the rows of a batch. */
+static psc_status_t start_pulls(trainer_t *trainer, flight_t *flight, psc_error_t *error)
 {
-    psc_status_t st = psw_builder_next(trainer->options->builder, flight->batch, more_out, error);
-    if (st != PSC_OK || !*more_out)
-        return st;
-    st = start_pull(trainer, &flight->in, &flight->batch->input_rows, error);
+    psc_status_t st = start_pull(trainer, &flight->in, &flight->batch->input_rows, error);
     if (st == PSC_OK)
         st = start_pull(trainer, &flight->out, &flight->batch->output_rows, error);
     trainer->counts.rows += flight->batch->input_rows.n + flight->batch->output_rows.n;
     return st;
+}
+
+static psc_status_t build(const trainer_t *trainer, const flight_t *flight, bool *more_out,
+                          psc_error_t *error)
+{
+    return psw_builder_next(trainer->options->builder, flight->batch, more_out, error);
+}
+
+/* Builds the next batch and asks for its rows. */
+static psc_status_t prepare(trainer_t *trainer, flight_t *flight, bool *more_out,
+                            psc_error_t *error)
+{
+    psc_status_t st = build(trainer, flight, more_out, error);
+    return st == PSC_OK && *more_out ? start_pulls(trainer, flight, error) : st;
 }
 
 /* Asks for a row's cache lines: rows of the batch before are met in no order. */
@@ -226,12 +244,12 @@ static void fill_delta(void *context, size_t i, float *row)
 }
 
 /*
- * What a push was refused for, in the words of a training. Ids, table and width are ours and right,
- * so a push of deltas is an invalid argument only when a value in it is not finite. error: or NULL.
+ * What a push was refused for, in the words of a training: where a value in it is not finite.
+ * error: or NULL.
  */
 static psc_status_t explain(const trainer_t *trainer, psc_status_t st, psc_error_t *error)
 {
-    if (st != PSC_INVALID_ARGUMENT || error == NULL)
+    if (st != PSC_INVALID_ARGUMENT || error == NULL || strstr(error->message, "not finite") == NULL)
         return st;
     psc_error_t why = *error;
     (void)psc_error_set(error, st, "the training diverged (rate %.5g): lower --alpha; %s",
@@ -321,12 +339,15 @@ static psc_status_t train(trainer_t *trainer, const flight_t *flight, const flig
     return PSC_OK;
 }
 
-static psc_status_t end_clock(trainer_t *trainer, psc_error_t *error)
+/* Ends a clock; all pushes of it were answered. */
+static psc_status_t end_clock(trainer_t *trainer, bool last, psc_error_t *error)
 {
     const psw_trainer_options_t *options = trainer->options;
+    uint64_t *total = &trainer->counts.total_words;
     embps_error_t what;
-    if (embps_clock(options->client, trainer->counts.words, &trainer->counts.total_words, &what) !=
-        0)
+    int failed = last ? embps_last_clock(options->client, trainer->pushed_words, total, &what)
+                      : embps_clock(options->client, trainer->pushed_words, total, &what);
+    if (failed != 0)
         return psw_error_import(&what, error);
     if (options->report != NULL) {
         embps_traffic(options->client, &trainer->counts.bytes_sent,
@@ -351,44 +372,87 @@ static psc_status_t arrive(trainer_t *trainer, flight_t *flight, const flight_t 
     return PSC_OK;
 }
 
-static psc_status_t push(trainer_t *trainer, const flight_t *flight, psc_error_t *error)
+static psc_status_t start_pushes(trainer_t *trainer, const flight_t *flight, psc_error_t *error)
 {
     const psw_train_batch_t *batch = flight->batch;
-    psc_status_t st = wait_for_pushes(trainer, error);
-    if (st == PSC_OK)
-        st = end_clock(trainer, error);
-    if (st == PSC_OK)
-        st = start_push(trainer, &flight->in, &batch->input_rows, &trainer->pushes[0], error);
+    psc_status_t st =
+        start_push(trainer, &flight->in, &batch->input_rows, &trainer->pushes[0], error);
     if (st == PSC_OK)
         st = start_push(trainer, &flight->out, &batch->output_rows, &trainer->pushes[1], error);
     trainer->counts.rows += batch->input_rows.n + batch->output_rows.n;
+    trainer->pushed_words = trainer->counts.words;
     return st;
 }
 
-static psc_status_t run(trainer_t *trainer, psc_error_t *error)
+static psc_status_t look_for_stop(const psw_trainer_options_t *options, psc_error_t *error)
 {
-    const psw_trainer_options_t *options = trainer->options;
+    if (options->polls_signals)
+        psw_stop_poll(options->stop);
+    return psw_stop_requested(options->stop)
+               ? psc_error_set(error, PSC_INTERRUPTED, "stopped by a signal")
+               : PSC_OK;
+}
+
+/* Batch after batch, each in step with the other workers. */
+static psc_status_t run_in_step(trainer_t *trainer, psc_error_t *error)
+{
+    bool more;
+    psc_status_t st = build(trainer, &trainer->flights[0], &more, error);
+    for (size_t t = 0; st == PSC_OK && more; t++) {
+        flight_t *flight = &trainer->flights[t & 1], *next = &trainer->flights[(t + 1) & 1];
+        st = look_for_stop(trainer->options, error);
+        if (st == PSC_OK)
+            st = start_pulls(trainer, flight, error);
+        if (st == PSC_OK)
+            st = arrive(trainer, flight, NULL, error);
+        if (st == PSC_OK)
+            st = train(trainer, flight, NULL, error);
+        if (st == PSC_OK)
+            st = start_pushes(trainer, flight, error);
+        if (st == PSC_OK)
+            st = build(trainer, next, &more, error);
+        if (st == PSC_OK)
+            st = wait_for_pushes(trainer, error);
+        if (st == PSC_OK && more)
+            st = end_clock(trainer, false, error);
+    }
+    return st;
+}
+
+static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
+{
     const flight_t *before = NULL;
     bool more;
     psc_status_t st = prepare(trainer, &trainer->flights[0], &more, error);
     for (size_t t = 0; st == PSC_OK && more; t++) {
         flight_t *flight = &trainer->flights[t & 1], *next = &trainer->flights[(t + 1) & 1];
-        if (options->polls_signals)
-            psw_stop_poll(options->stop);
-        if (psw_stop_requested(options->stop))
-            return psc_error_set(error, PSC_INTERRUPTED, "stopped by a signal");
-        st = arrive(trainer, flight, before, error);
+        st = look_for_stop(trainer->options, error);
+        if (st == PSC_OK)
+            st = arrive(trainer, flight, before, error);
         if (st == PSC_OK)
             st = prepare(trainer, next, &more, error);
         if (st == PSC_OK)
             st = train(trainer, flight, more ? next : NULL, error);
         if (st == PSC_OK)
-            st = push(trainer, flight, error);
+            st = wait_for_pushes(trainer, error);
+        if (st == PSC_OK)
+            st = end_clock(trainer, false, error);
+        if (st == PSC_OK)
+            st = start_pushes(trainer, flight, error);
         before = flight;
     }
+    return st == PSC_OK ? wait_for_pushes(trainer, error) : st;
+}
+
+static psc_status_t run(trainer_t *trainer, psc_error_t *error)
+{
+    const uint32_t staleness = trainer->options->staleness;
+    embps_set_staleness(trainer->options->client, staleness);
+    psc_status_t st = staleness == 0 ? run_in_step(trainer, error) : run_piped(trainer, error);
     if (st == PSC_OK)
-        st = wait_for_pushes(trainer, error);
-    return st == PSC_OK ? end_clock(trainer, error) : st;
+        st = end_clock(trainer, true, error);
+    embps_set_staleness(trainer->options->client, 0); /* to see what all have pushed */
+    return st;
 }
 
 psc_status_t psw_trainer_run(const psw_trainer_options_t *options, psw_train_counts_t *counts_out,

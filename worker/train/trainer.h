@@ -1,5 +1,6 @@
 /*
- * The training loop of one worker: pull, train, push, with the next batch's pull under way.
+ * The training loop of one worker: pull, train, push, with the next batch's pull under way; at
+ * staleness 0 one after another. A batch is a clock.
  *
  * Tables: "in" (input vectors, word2vec's initial values; these are the word vectors) and "out"
  * (output vectors, zeros). Row id = word id.
@@ -41,6 +42,7 @@ typedef struct psw_trainer_options {
     const psw_model_t *model;
     bool plain;
     uint32_t dim, window, negative;
+    uint32_t staleness;   /* as embps_set_staleness */
     psw_stop_t *stop;     /* borrowed; looked at before each batch */
     bool polls_signals;   /* this thread also looks for signals */
     psw_report_fn report; /* NULL: nobody listens, and no loss is measured */
@@ -56,7 +58,8 @@ PSC_MUST_CHECK psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim
                                             psc_error_t *error);
 
 /*
- * Trains all epochs of the builder. On return nothing of this worker is under way.
+ * Trains all epochs of the builder. On return nothing of this worker is under way, its last clock
+ * has ended, and its pulls wait until that is so for all workers.
  * Errors: INTERRUPTED (stop was requested), those of the builder and of embps_pull and embps_push,
  * NO_MEMORY.
  */

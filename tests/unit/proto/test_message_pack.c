@@ -398,6 +398,7 @@ static void push_is_written_in_place(void **state)
                            .kind = (psp_push_kind_t)(c % 3),
                            .learning_rate = 0.1f,
                            .step = UINT64_MAX - c,
+                           .synchronous = c % 2 == 0,
                            .dim = (uint32_t)d,
                            .want_rows = c % 2 == 1,
                            .n = n};
@@ -420,6 +421,7 @@ static void push_is_written_in_place(void **state)
         assert_int_equal(p->kind, c % 3);
         assert_true(p->learning_rate == 0.1f);
         assert_true(p->step == UINT64_MAX - c);
+        assert_int_equal(p->synchronous, c % 2 == 0);
         assert_int_equal(p->dim, d);
         assert_int_equal(p->want_rows, c % 2 == 1);
         assert_int_equal(p->n, n);
@@ -591,7 +593,8 @@ static void rows_per_message_stay_within_the_limit(void **state)
                                .table_epoch = UINT32_MAX,
                                .kind = PSP_PUSH_ASSIGN,
                                .learning_rate = 1,
-                               .step = UINT64_MAX};
+                               .step = UINT64_MAX,
+                               .synchronous = true};
             psp_buffer_t *buffer = NULL;
             uint8_t *ids = NULL;
             uint8_t *rows = NULL;

@@ -3,6 +3,7 @@
  */
 #include "worker/train/train_options.h"
 
+#include "embps.h"
 #include "tests/support/cmocka.h"
 
 #include <string.h>
@@ -45,6 +46,7 @@ static void defaults_are_those_of_the_original_tool(void **state)
     assert_true(options.sample == 1e-3);
     assert_true(options.alpha == 0.025);
     assert_string_equal(options.precision, "f32");
+    assert_true(options.staleness_clocks == EMBPS_ASYNC);
     assert_false(options.plain || options.binary || options.local || options.quiet);
     assert_int_equal(parse("cbow", "--corpus a --out v", &options, &error), PSC_OK);
     assert_true(options.alpha == 0.05);
@@ -70,6 +72,10 @@ static void the_command_lines_of_the_readme_are_taken(void **state)
     assert_string_equal(options.precision, "bf16");
     assert_int_equal(options.threads, 2);
     assert_int_equal(options.memory, 512 << 20);
+    assert_int_equal(parse("cbow", "--corpus a --out v --staleness 0", &options, &error), PSC_OK);
+    assert_int_equal(options.staleness_clocks, 0);
+    assert_int_equal(parse("cbow", "--corpus a --out v --staleness 12", &options, &error), PSC_OK);
+    assert_int_equal(options.staleness_clocks, 12);
 }
 
 static void what_makes_no_sense_is_refused_with_the_reason(void **state)
@@ -97,6 +103,9 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
         {"skipgram", "--corpus a --out v --form quick", "matrix"},
         {"skipgram", "--corpus a --out v --precision f64", "f32, bf16 or f16"},
         {"skipgram", "--corpus a --out v --hs", "hs"},
+        {"skipgram", "--corpus a --out v --staleness -1", "async and 0"},
+        {"skipgram", "--corpus a --out v --staleness 1x", "async and 0"},
+        {"skipgram", "--corpus a --out v --staleness 4294967296", "async and 0"},
         {"skipgram", "--corpus a --out v --out-context v", "same file"},
         {"skipgram", "--corpus a --out v --save-vocab v", "same file"},
         {"cbow", "--corpus a --out v --form plain", "no effect"},

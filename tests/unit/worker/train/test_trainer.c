@@ -98,7 +98,8 @@ static void bench_open(bench_t *bench, const place_t *place, const psw_model_t *
                                            .batch_words = 700,
                                            .sample = 1e-2,
                                            .alpha = 0.2,
-                                           .plain = plain};
+                                           .plain = plain,
+                                           .staleness_clocks = EMBPS_ASYNC};
     atomic_init(&bench->stop.requested, false);
     assert_int_equal(psw_setup_open(&bench->setup, &bench->options, true, NULL), PSC_OK);
     assert_int_equal(psw_counter_create(&counter, NULL), PSC_OK);
@@ -212,13 +213,14 @@ static void train_plainly(const bench_t *bench, const psw_tables_t *tables)
     psw_reader_destroy(reader);
 }
 
-static void check_pipeline(const psw_model_t *model, bool plain)
+static void check_pipeline(const psw_model_t *model, bool plain, uint32_t staleness)
 {
     place_t place;
     bench_t bench;
     float *rows[2][2];
     enter(&place);
     bench_open(&bench, &place, model, plain);
+    bench.options.staleness_clocks = staleness;
     uint32_t n = psw_vocab_size(bench.setup.vocab);
     for (int piped = 0; piped < 2; piped++) {
         psw_tables_t tables;
@@ -259,10 +261,17 @@ static void the_pipeline_gives_the_bits_of_the_plain_loop(void **state)
     size_t n;
     const psw_model_t *const *models = psw_models(&n);
     for (size_t i = 0; i < n; i++) {
-        check_pipeline(models[i], false);
+        check_pipeline(models[i], false, EMBPS_ASYNC);
         if (models[i]->plain != NULL)
-            check_pipeline(models[i], true);
+            check_pipeline(models[i], true, EMBPS_ASYNC);
     }
+}
+
+static void one_worker_has_nobody_to_wait_for_at_any_staleness(void **state)
+{
+    (void)state;
+    for (uint32_t staleness = 0; staleness < 3; staleness++)
+        check_pipeline(psw_model_find("skipgram"), false, staleness);
 }
 
 typedef struct losses {
@@ -332,8 +341,8 @@ static void a_wish_to_stop_ends_the_training_in_order(void **state)
 
 /* embps-train --local with these words more; its two files. */
 static void run_program(const place_t *place, const char *precision, const char *memory,
-                        const char *threads, char **out, size_t *out_size, char **context,
-                        size_t *context_size)
+                        const char *threads, const char *staleness, char **out, size_t *out_size,
+                        char **context, size_t *context_size)
 {
     char *argv[] = {"skipgram",      "--local",
                     "--corpus",      (char *)(uintptr_t)place->text,
@@ -343,6 +352,7 @@ static void run_program(const place_t *place, const char *precision, const char 
                     "--precision",   (char *)(uintptr_t)precision,
                     "--memory",      (char *)(uintptr_t)memory,
                     "--threads",     (char *)(uintptr_t)threads,
+                    "--staleness",   (char *)(uintptr_t)staleness,
                     "--dim",         "20",
                     "--epochs",      "2",
                     "--quiet"};
@@ -371,8 +381,8 @@ static void one_thread_gives_the_same_bytes_whatever_the_memory(void **state)
         size_t out_size[3], context_size[3];
         enter(&place);
         for (int i = 0; i < 3; i++)
-            run_program(&place, precisions[p], memory[i], "1", &out[i], &out_size[i], &context[i],
-                        &context_size[i]);
+            run_program(&place, precisions[p], memory[i], "1", "async", &out[i], &out_size[i],
+                        &context[i], &context_size[i]);
         for (int i = 1; i < 3; i++) {
             assert_int_equal(out_size[i], out_size[0]);
             assert_memory_equal(out[i], out[0], out_size[0]);
@@ -391,14 +401,38 @@ static void one_thread_gives_the_same_bytes_whatever_the_memory(void **state)
 static void several_threads_train_every_word(void **state)
 {
     (void)state;
+    static const char *const modes[] = {"async", "1", "7"};
+    for (int i = 0; i < 3; i++) {
+        place_t place;
+        char *out, *context;
+        size_t out_size, context_size;
+        enter(&place);
+        run_program(&place, "f32", "64M", "3", modes[i], &out, &out_size, &context, &context_size);
+        assert_memory_equal(out + strcspn(out, " "), " 20\n", 4);
+        psc_free(out);
+        psc_free(context);
+        leave(&place);
+    }
+}
+
+static void threads_in_step_give_the_same_bytes_each_time(void **state)
+{
+    (void)state;
     place_t place;
-    char *out, *context;
-    size_t out_size, context_size;
+    char *out[2], *context[2];
+    size_t out_size[2], context_size[2];
     enter(&place);
-    run_program(&place, "f32", "64M", "3", &out, &out_size, &context, &context_size);
-    assert_memory_equal(out + strcspn(out, " "), " 20\n", 4);
-    psc_free(out);
-    psc_free(context);
+    for (int i = 0; i < 2; i++)
+        run_program(&place, "f32", i == 0 ? "64M" : "8M", "3", "0", &out[i], &out_size[i],
+                    &context[i], &context_size[i]);
+    assert_int_equal(out_size[1], out_size[0]);
+    assert_memory_equal(out[1], out[0], out_size[0]);
+    assert_int_equal(context_size[1], context_size[0]);
+    assert_memory_equal(context[1], context[0], context_size[0]);
+    for (int i = 0; i < 2; i++) {
+        psc_free(out[i]);
+        psc_free(context[i]);
+    }
     leave(&place);
 }
 
@@ -406,10 +440,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_pipeline_gives_the_bits_of_the_plain_loop),
+        cmocka_unit_test(one_worker_has_nobody_to_wait_for_at_any_staleness),
         cmocka_unit_test(the_loss_falls),
         cmocka_unit_test(a_wish_to_stop_ends_the_training_in_order),
         cmocka_unit_test(one_thread_gives_the_same_bytes_whatever_the_memory),
         cmocka_unit_test(several_threads_train_every_word),
+        cmocka_unit_test(threads_in_step_give_the_same_bytes_each_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
