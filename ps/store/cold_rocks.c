@@ -10,8 +10,10 @@
  * holds index and filter blocks as well. The cache has no strict limit: its refusal would be an
  * error in the middle of a read. Instead at most 64 keys are read at a time, so that it can go over
  * by 64 blocks at the most. Indexes and filters are partitioned into blocks of 4 KiB, or those of a
- * large file would fill a small cache alone. The table cache is bounded by max_open_files. What
- * comes on top is one batch being written and the buffers of one compaction.
+ * large file would fill a small cache alone. The table cache is bounded by max_open_files, and not
+ * divided: of the 64 parts that it has by default each would keep one or two files open, and files
+ * that meet in a part would be opened again and again. What comes on top is one batch being written
+ * and the buffers of one compaction.
  *
  * The write-ahead log is written, not synced: rows survive the death of the process; sync() makes
  * them survive that of the machine. A write that RocksDB would hold up is refused (BUSY) and tried
@@ -306,6 +308,7 @@ static void set_options(rocksdb_options_t *options, uint64_t memory_bytes)
     rocksdb_options_set_max_total_wal_size(options, WAL_BUFFERS * buffer);
     rocksdb_options_set_max_background_jobs(options, 2);
     rocksdb_options_set_max_open_files(options, max_open_files(memory_bytes));
+    rocksdb_options_set_table_cache_numshardbits(options, 0);
     rocksdb_options_set_max_file_opening_threads(options, 1);
     rocksdb_options_set_skip_stats_update_on_db_open(options, 1);
     /* Its log: warnings only, two files of 1 MiB. */
