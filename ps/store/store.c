@@ -7,7 +7,7 @@
  *     cold tier     ps_cold_rocks_memory(M): M/8, 3 MiB to 1 GiB
  *     write-back    4 jobs of a page, the thread's buffer of a page, RocksDB's copy of one job, and
  *                   their entries: ps_io_memory() + page
- *     reads         M / 1 MiB jobs (16 to 64) of 512 rows, in ps_io_memory() too
+ *     reads         M / 512 KiB jobs (16 to 64) of 512 rows, in ps_io_memory() too
  *     bookkeeping   128 KiB + M/1024: page descriptors (44 bytes a page), tables, queues
  *     rows          the rest, less what is reserved: pages cost page + PS_STORE_ROW_BYTES for
  *                   each record in them
@@ -26,13 +26,13 @@
  * common case, all rows in memory, used at once, writes to no header. Others pin once per
  * occurrence of an id.
  *
- * No deadlock. A batch takes at most 1/16 of the rows' memory (or 64 rows), and what it needs of
+ * No deadlock. A batch takes at most 1/8 of the rows' memory (or 64 rows), and what it needs of
  * jobs is at most half of all. BUSY undoes everything but evictions. With no other batch holding
- * pins, all pages of other tables and all rows of its own can go, after at most one round of I/O
- * for each write job's worth of rows: so a batch alone succeeds after a bounded number of tries.
+ * pins, all pages of other tables and all rows of its own can go, after one round of I/O at most
+ * for each write job's worth of rows: a batch alone succeeds after a bounded number of tries. The
+ * share is for several at a time; smaller pieces would share fewer blocks of the cold tier.
  *
  * Failure: the first error of the I/O thread is kept and returned by every later call.
- *
  * Threads: one owner. Cost of a hit: two prefetched cache misses.
  */
 #include "ps/store/store.h"
@@ -48,7 +48,7 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define MAX_BATCH 8192
-#define BATCH_SHARE 16
+#define BATCH_SHARE 8
 #define WRITE_JOBS 4
 #define FIND_RUN 256
 /* A full region and its index: what places can tell apart. More memory is left unused. */
@@ -62,7 +62,7 @@ ps_store_layout_t ps_store_layout_of(uint64_t memory_bytes)
     ps_store_layout_t layout = {.page_bytes = 64 << 10, .n_write_jobs = WRITE_JOBS};
     while (layout.page_bytes < 2 * MIB && layout.page_bytes * 2 <= memory_bytes / 128)
         layout.page_bytes *= 2;
-    uint64_t n_reads = memory_bytes / MIB;
+    uint64_t n_reads = 2 * memory_bytes / MIB;
     layout.n_read_jobs = n_reads < 16 ? 16 : n_reads > 64 ? 64 : (size_t)n_reads;
     uint64_t taken = ps_cold_rocks_memory(memory_bytes) + layout.page_bytes +
                      ps_io_memory(layout.n_read_jobs, layout.n_write_jobs, layout.page_bytes) +
