@@ -22,6 +22,7 @@
 #include "ps/server.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "ps/data_dir.h"
 #include "ps/serve/serve.h"
@@ -254,6 +255,15 @@ static psc_status_t turn(ps_server_t *server, bool *progress, psc_error_t *error
     return release_held(server, progress, error);
 }
 
+/* How long the server may wait for a message. */
+static uint64_t idle_us(const ps_server_t *server)
+{
+    uint64_t deadline_us = ps_shard_next_deadline(server->shard), now_us = psc_clock_us();
+    if (deadline_us > now_us + IDLE_WAIT_US)
+        return IDLE_WAIT_US;
+    return deadline_us > now_us ? deadline_us - now_us : 1;
+}
+
 psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
@@ -261,9 +271,10 @@ psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_
     ps_data_dir_begin(server->dir);
     while (st == PSC_OK && !ps_shard_finished(server->shard)) {
         bool progress = false;
+        ps_shard_set_time(server->shard, psc_clock_us());
         st = turn(server, &progress, error);
         if (st == PSC_OK && !progress && !ps_shard_finished(server->shard))
-            psp_transport_wait(transport, IDLE_WAIT_US);
+            psp_transport_wait(transport, idle_us(server));
     }
     server->worst_status = ps_shard_worst_status(server->shard);
     /* A peer that died does not take its last reply: that is no fault of the run. */

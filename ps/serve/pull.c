@@ -10,6 +10,9 @@
  * A pull may tell which versions of its rows the client holds: those that did not change since are
  * answered as CURRENT, without a value. Not in tables that grow: a row that expires begins its
  * versions anew.
+ *
+ * When its deadline has passed, a pull is answered with what is in memory; rows that may be on disk
+ * are LATE, and so are all of a pull that waits for clocks or behind other requests.
  */
 #include "ps/serve/serve.h"
 
@@ -116,6 +119,91 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     return PSC_OK;
 }
 
+/* Looks up what is in memory; space->late tells what is not. */
+static void find_what_is_there(ps_shard_t *shard, ps_request_t *request, size_t n)
+{
+    const ps_space_t *space = request->space, *shared = request->shared_space;
+    ps_store_t *store = shard->options.store;
+    (void)ps_store_peek(store, request->table->number, space->ids, space->hashes, n, space->places,
+                        space->late);
+    ps_growth_rows_t rows = ps_shard_rows(shard, request, n);
+    (void)ps_rows_inspect(&rows.rows, space->states, space->versions);
+    if (request->table->growth != NULL)
+        (void)ps_growth_inspect(&rows, space->states, space->versions);
+    if (rows.shared.n == 0)
+        return;
+    (void)ps_store_peek(store, rows.shared.table->number, shared->ids, shared->hashes, n,
+                        shared->places, shared->late);
+    for (size_t i = 0; i < n; i++)
+        space->late[i] |= space->states[i] == PSP_ROW_NOT_ADMITTED && shared->late[i];
+}
+
+/* Moves the rows that have a value to the front, in their order; returns how many. */
+static size_t leave_out_others(const ps_request_t *request, size_t n)
+{
+    const ps_space_t *space = request->space, *shared = request->shared_space;
+    size_t n_there = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!psp_row_has_value(space->states[i]))
+            continue;
+        space->ids[n_there] = space->ids[i];
+        space->hashes[n_there] = space->hashes[i];
+        space->places[n_there] = space->places[i];
+        space->states[n_there] = space->states[i];
+        if (shared != NULL) {
+            shared->ids[n_there] = shared->ids[i];
+            shared->places[n_there] = shared->places[i];
+        }
+        n_there++;
+    }
+    return n_there;
+}
+
+/* all_late: no row may be answered. */
+static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, bool all_late,
+                                   psc_error_t *error)
+{
+    const psp_pull_t *pull = &request->message.u.pull;
+    ps_shard_release(shard, request);
+    psc_status_t st = PSC_OK;
+    if (!request->located)
+        st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
+    if (st != PSC_OK)
+        return st;
+    const ps_space_t *space = request->space;
+    if (!all_late && pull->n != 0)
+        find_what_is_there(shard, request, pull->n);
+    size_t n_late = 0;
+    for (size_t i = 0; i < pull->n; i++) {
+        if (!all_late && space->late[i] == 0)
+            continue;
+        space->states[i] = PSP_ROW_LATE;
+        space->versions[i] = 0;
+        n_late++;
+    }
+    if (pull->versions != NULL && request->table->growth == NULL)
+        (void)mark_current(pull, space);
+    psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
+    psp_buffer_t *buffer;
+    uint8_t *out;
+    st = psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
+                              pull->want_versions ? space->versions : NULL, space->states, &buffer,
+                              &out, error);
+    if (st != PSC_OK)
+        return st;
+    count_rows(shard, space->states, pull->n, pull->n);
+    size_t n_there = leave_out_others(request, pull->n);
+    ps_growth_rows_t rows = ps_shard_rows(shard, request, n_there);
+    if (n_there != 0) {
+        ps_rows_gather(&rows.rows, space->states, out);
+        ps_growth_gather_shared(&rows, space->states, out);
+    }
+    ps_shard_send(shard, request->buffer->peer, buffer);
+    shard->counters.rows_late += n_late;
+    request->state = PS_REQUEST_DONE;
+    return PSC_OK;
+}
+
 psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                            psc_error_t *error)
 {
@@ -123,6 +211,10 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
     psc_status_t st = PSC_OK;
     if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
         return st;
+    if (request->overdue)
+        return answer_overdue(
+            shard, request,
+            request->behind || (!request->prepared && too_early(shard, &request->message)), error);
     if (!request->prepared && too_early(shard, &request->message)) {
         if (session->state == PS_SESSION_LEAVING)
             return psc_error_set(error, PSC_INTERRUPTED,

@@ -6,8 +6,9 @@
 #include "ps/serve/serve.h"
 
 const ps_serve_fn ps_serve_functions[PS_KINDS] = {
-    [PSP_HELLO] = ps_serve_hello, [PSP_OPEN_TABLE] = ps_serve_open_table,
-    [PSP_PULL] = ps_serve_pull,   [PSP_PUSH] = ps_serve_push,
-    [PSP_CLOCK] = ps_serve_clock, [PSP_BARRIER] = ps_serve_barrier,
-    [PSP_STATS] = ps_serve_stats, [PSP_GOODBYE] = ps_serve_goodbye,
+    [PSP_HELLO] = ps_serve_hello,       [PSP_OPEN_TABLE] = ps_serve_open_table,
+    [PSP_PULL] = ps_serve_pull,         [PSP_PUSH] = ps_serve_push,
+    [PSP_CLOCK] = ps_serve_clock,       [PSP_BARRIER] = ps_serve_barrier,
+    [PSP_STATS] = ps_serve_stats,       [PSP_GOODBYE] = ps_serve_goodbye,
+    [PSP_PREFETCH] = ps_serve_prefetch,
 };

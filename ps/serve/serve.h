@@ -28,6 +28,8 @@ PSC_MUST_CHECK psc_status_t ps_serve_barrier(ps_shard_t *shard, ps_session_t *se
                                              ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session,
                                            ps_request_t *request, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_serve_prefetch(ps_shard_t *shard, ps_session_t *session,
+                                              ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_goodbye(ps_shard_t *shard, ps_session_t *session,
                                              ps_request_t *request, psc_error_t *error);
 

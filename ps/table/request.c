@@ -32,6 +32,9 @@ static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
             rows = &pull->versions;
             row_bytes = pull->n * sizeof(uint32_t);
         }
+    } else if (request->message.kind == PSP_PREFETCH) {
+        ids = &request->message.u.prefetch.ids;
+        id_bytes = request->message.u.prefetch.n * sizeof(uint64_t);
     } else if (request->message.kind == PSP_PUSH) {
         psp_push_t *push = &request->message.u.push;
         ids = &push->ids;
@@ -127,7 +130,7 @@ psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out,
     size_t capacity = 256;
     while (capacity < n)
         capacity *= 2;
-    size_t row = 2 * sizeof(uint64_t) + sizeof(ps_place_t) + sizeof(uint32_t) + sizeof(uint8_t);
+    size_t row = 2 * sizeof(uint64_t) + sizeof(ps_place_t) + sizeof(uint32_t) + 2 * sizeof(uint8_t);
     ps_space_t *space = psc_alloc_aligned(sizeof *space + 64 + capacity * row);
     if (space == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request of %zu rows", n);
@@ -138,6 +141,7 @@ psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out,
     space->places = (ps_place_t *)(void *)(space->hashes + capacity);
     space->versions = (uint32_t *)(space->places + capacity);
     space->states = (uint8_t *)(space->versions + capacity);
+    space->late = space->states + capacity;
     *space_out = space;
     return PSC_OK;
 }

@@ -38,6 +38,7 @@ typedef struct ps_space {
     ps_place_t *places;
     uint32_t *versions;
     uint8_t *states;
+    uint8_t *late; /* of a pull whose deadline has passed */
 } ps_space_t;
 
 typedef struct ps_request {
@@ -55,6 +56,9 @@ typedef struct ps_request {
     bool prepared;         /* batch (and shared) is prepared and must be released */
     bool exact;            /* a pull that holds places for absent rows too */
     bool summed;           /* no message: a push that clock_sum made of several; buffer is NULL */
+    bool overdue;          /* its deadline has passed: it is to be answered now */
+    bool behind;           /* ... while earlier requests of its session are not done */
+    uint64_t deadline_us;  /* in the shard's time; 0: none */
     uint64_t created_seen; /* rows created in the table when the batch was prepared */
     uint32_t busy_tries;
 } ps_request_t;

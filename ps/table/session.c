@@ -141,3 +141,12 @@ ps_request_t *ps_session_dequeue(ps_session_t *session)
     session->n_requests--;
     return request;
 }
+
+void ps_session_unlink(ps_session_t *session, ps_request_t *previous, ps_request_t *request)
+{
+    previous->next = request->next;
+    if (session->tail == request)
+        session->tail = previous;
+    request->next = NULL;
+    session->n_requests--;
+}

@@ -64,6 +64,8 @@ bool ps_sessions_all_reached(const ps_sessions_t *sessions, uint64_t generation)
 /* The session's queue: first in, first out. */
 void ps_session_enqueue(ps_session_t *session, ps_request_t *request);
 ps_request_t *ps_session_dequeue(ps_session_t *session);
+/* Takes one out of the middle; previous: the one before it. */
+void ps_session_unlink(ps_session_t *session, ps_request_t *previous, ps_request_t *request);
 
 /* A request that was dequeued is kept until its clock has ended; the oldest one, or NULL. */
 void ps_session_defer(ps_session_t *session, ps_request_t *request);

@@ -50,6 +50,7 @@ psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **sha
     if (shard == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a shard");
     shard->options = *options;
+    shard->next_deadline_us = UINT64_MAX;
     psc_status_t st = psc_slot_map_init(&shard->map, options->n_servers, error);
     if (st == PSC_OK)
         st = psp_scratch_create(SCRATCH_BYTES, &shard->scratch, error);
@@ -63,10 +64,13 @@ psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **sha
     return PSC_OK;
 }
 
-/* Takes the oldest request out of its session, its rows released. */
-static void drop_head(ps_shard_t *shard, ps_session_t *session)
+void ps_shard_drop(ps_shard_t *shard, ps_session_t *session, ps_request_t *previous,
+                   ps_request_t *request)
 {
-    ps_request_t *request = ps_session_dequeue(session);
+    if (previous != NULL)
+        ps_session_unlink(session, previous, request);
+    else
+        (void)ps_session_dequeue(session);
     shard->n_waiting--;
     ps_shard_release(shard, request);
     if (shard->starving == request) {
@@ -76,12 +80,19 @@ static void drop_head(ps_shard_t *shard, ps_session_t *session)
     ps_request_destroy(&shard->requests, request);
 }
 
+/* The oldest one. */
+static void drop_head(ps_shard_t *shard, ps_session_t *session)
+{
+    ps_shard_drop(shard, session, NULL, session->head);
+}
+
 void ps_shard_destroy(ps_shard_t *shard)
 {
     if (shard == NULL)
         return;
     ps_sweeper_stop(shard);
     ps_shard_end_sum(shard);
+    ps_prefetcher_stop(shard);
     for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n; i++) {
         while (shard->sessions.all[i].head != NULL)
             drop_head(shard, &shard->sessions.all[i]);
@@ -372,28 +383,36 @@ static psc_status_t refuse_after_failure(const ps_shard_t *shard, psp_kind_t kin
                          psc_status_text(psc_status_from_number(status)));
 }
 
-/* Serves a session's requests until one has to wait. Errors: the shard's end. */
-static psc_status_t advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error)
+psc_status_t ps_shard_serve(ps_shard_t *shard, uint32_t peer, ps_request_t *request,
+                            psc_error_t *error)
+{
+    ps_session_t *session = &shard->sessions.all[peer];
+    psc_error_t refusal = PSC_ERROR_INIT;
+    psc_status_t st = refuse_after_failure(shard, request->message.kind, &refusal);
+    if (st == PSC_OK)
+        st = shard->options.serve[request->message.kind](shard, session, request, &refusal);
+    if (st != PSC_OK && !is_fatal(st)) {
+        shard->counters.refused++;
+        st = ps_shard_reply_bare(shard, peer, request->message.kind,
+                                 request->message.request.request, &refusal, &refusal);
+        request->state = PS_REQUEST_DONE;
+    }
+    if (st != PSC_OK) {
+        fail(shard, &refusal);
+        if (error != NULL)
+            *error = shard->failure;
+    }
+    return st;
+}
+
+psc_status_t ps_shard_advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error)
 {
     ps_session_t *session = &shard->sessions.all[peer];
     while (session->head != NULL) {
         ps_request_t *request = session->head;
-        psc_error_t refusal = PSC_ERROR_INIT;
-        psc_status_t st = refuse_after_failure(shard, request->message.kind, &refusal);
-        if (st == PSC_OK)
-            st = shard->options.serve[request->message.kind](shard, session, request, &refusal);
-        if (st != PSC_OK && !is_fatal(st)) {
-            shard->counters.refused++;
-            st = ps_shard_reply_bare(shard, peer, request->message.kind,
-                                     request->message.request.request, &refusal, &refusal);
-            request->state = PS_REQUEST_DONE;
-        }
-        if (st != PSC_OK) {
-            fail(shard, &refusal);
-            if (error != NULL)
-                *error = shard->failure;
+        psc_status_t st = ps_shard_serve(shard, peer, request, error);
+        if (st != PSC_OK)
             return st;
-        }
         if (request->state == PS_REQUEST_DEFERRED) {
             ps_session_defer(session, ps_session_dequeue(session));
             shard->n_waiting--;
@@ -432,7 +451,7 @@ static psc_status_t settle(ps_shard_t *shard, psc_error_t *error)
             if (head == NULL ||
                 (head->state != PS_REQUEST_WAIT_CLOCK && head->state != PS_REQUEST_WAIT_OTHERS))
                 continue;
-            psc_status_t st = advance(shard, i, error);
+            psc_status_t st = ps_shard_advance(shard, i, error);
             if (st != PSC_OK)
                 return st;
         }
@@ -517,6 +536,9 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
     if (st != PSC_OK)
         return refuse(shard, buffer, number, &refusal, error);
 
+    if (message.kind == PSP_PREFETCH)
+        return ps_prefetcher_take(shard, request, error);
+    ps_shard_note_deadline(shard, request);
     ps_session_t *session = &shard->sessions.all[peer];
     bool alone = session->head == NULL;
     ps_session_enqueue(session, request);
@@ -525,7 +547,7 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
         session->state = PS_SESSION_LEAVING;
     if (!alone && message.kind != PSP_GOODBYE)
         return PSC_OK;
-    st = advance(shard, peer, error);
+    st = ps_shard_advance(shard, peer, error);
     return st == PSC_OK ? settle(shard, error) : st;
 }
 
@@ -544,7 +566,7 @@ static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
         uint32_t peer = (shard->turn + i) % shard->sessions.n;
         if (!waits_for_store(shard->sessions.all[peer].head))
             continue;
-        psc_status_t st = advance(shard, peer, error);
+        psc_status_t st = ps_shard_advance(shard, peer, error);
         if (st != PSC_OK)
             return st;
     }
@@ -565,12 +587,17 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
             st = ps_sweeper_step(shard, busy || *progress_out, progress_out, &failure);
         if (st != PSC_OK)
             fail(shard, &failure);
+        else
+            ps_prefetcher_step(shard, busy || *progress_out, progress_out);
     }
     if (st != PSC_OK) {
         if (error != NULL)
             *error = shard->failure;
         return st;
     }
+    st = ps_shard_expire(shard, error);
+    if (st != PSC_OK)
+        return st;
     bool again = *progress_out || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
     if (shard->n_waiting == 0 || !again)
         return PSC_OK;

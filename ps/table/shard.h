@@ -43,6 +43,15 @@ PSC_MUST_CHECK psc_status_t ps_shard_create(const ps_shard_options_t *options,
 void ps_shard_destroy(ps_shard_t *shard);
 
 /*
+ * The time, in microseconds of any clock that never goes back; to be told before handle and poll.
+ * Deadlines go by it; without any it need not be told.
+ */
+void ps_shard_set_time(ps_shard_t *shard, uint64_t now_us);
+
+/* When ps_shard_poll has to answer a request at the latest; UINT64_MAX: no request says. */
+uint64_t ps_shard_next_deadline(const ps_shard_t *shard);
+
+/*
  * One message from a peer. Takes buffer. A malformed one is answered with an error where a reply is
  * possible. Errors: only what ends the shard (the store failed: IO, DISK_FULL, CORRUPT; NO_MEMORY);
  * waiting requests have then been answered with it.

@@ -7,6 +7,7 @@
 #include "common/slots.h"
 #include "ps/table/clock_sum.h"
 #include "ps/table/growth.h"
+#include "ps/table/prefetcher.h"
 #include "ps/table/rows.h"
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
@@ -28,6 +29,9 @@ typedef struct ps_shard_counters {
     uint64_t pushes_deferred; /* synchronous ones, kept until their clock ended */
     uint64_t clocks_summed;   /* ... and the clocks that had any */
     uint64_t waits_clock, waits_room, waits_rows;
+    uint64_t rows_late;           /* of those pulled: not there within the deadline */
+    uint64_t rows_announced;      /* by prefetches */
+    uint64_t announced_dropped;   /* of those: came too late, too many at once, or in vain */
     uint64_t bytes_in, bytes_out; /* of messages */
     ps_growth_counters_t growth;
 } ps_shard_counters_t;
@@ -56,6 +60,9 @@ struct ps_shard {
     bool summing;        /* the pushes of clock are being applied */
     psc_error_t failure; /* code PSC_OK: the shard works */
     ps_sweeper_t sweeper;
+    ps_prefetcher_t prefetcher;
+    uint64_t now_us;
+    uint64_t next_deadline_us; /* no request has an earlier one; UINT64_MAX: none has any */
     ps_shard_counters_t counters;
 };
 
@@ -126,6 +133,26 @@ ps_growth_rows_t ps_shard_rows(ps_shard_t *shard, const ps_request_t *request, s
 /* A clock or a session moved: the tables that grow are told the time, and what waits for other
  * workers will be tried. */
 void ps_shard_others_moved(ps_shard_t *shard);
+
+/* ---- between the files of the shard ---- */
+
+/* Serves a session's requests until one has to wait. Errors: the shard's end. */
+PSC_MUST_CHECK psc_status_t ps_shard_advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error);
+
+/* Takes a request out of its session, its rows released; previous: the one before it, NULL: it is
+ * the oldest. */
+void ps_shard_drop(ps_shard_t *shard, ps_session_t *session, ps_request_t *previous,
+                   ps_request_t *request);
+
+/* Calls the function of a request's kind, and sends its refusal if that is the answer; other errors
+ * are the shard's end, and have been told to all that waits. */
+PSC_MUST_CHECK psc_status_t ps_shard_serve(ps_shard_t *shard, uint32_t peer, ps_request_t *request,
+                                           psc_error_t *error);
+
+/* Notes the deadline of a request that arrived; answers those whose deadline has passed. Errors:
+ * the shard's end. */
+void ps_shard_note_deadline(ps_shard_t *shard, ps_request_t *request);
+PSC_MUST_CHECK psc_status_t ps_shard_expire(ps_shard_t *shard, psc_error_t *error);
 
 /* Releases the rows of a request, if it holds any. */
 void ps_shard_release(ps_shard_t *shard, ps_request_t *request);

@@ -50,6 +50,8 @@ typedef struct model {
     model_row_t *rows[N_TABLES];
     sent_t *first[WORKERS], *last[WORKERS];
     size_t n_open;
+    size_t n_late;
+    uint64_t now_us;
 } model_t;
 
 static const char *const optimizers[N_TABLES] = {"sgd", "adagrad", "adagrad", "adagrad"};
@@ -115,8 +117,25 @@ static uint32_t some_index(model_t *m)
     return (uint32_t)test_below(&m->random, spread);
 }
 
+/* Rows of some later time: whatever comes of it, no answer may show it. */
+static void announce_some(model_t *m, uint32_t worker)
+{
+    uint64_t ids[BATCH];
+    size_t n = test_below(&m->random, BATCH + 1);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = m->ids[some_index(m)];
+    psp_message_t message = {.kind = PSP_PREFETCH};
+    message.u.prefetch = (psp_prefetch_t){.table = (uint32_t)test_below(&m->random, N_TABLES) + 1,
+                                          .table_epoch = 1,
+                                          .n = n,
+                                          .ids = (const uint8_t *)ids};
+    (void)fixture_send(&m->f, worker, &message);
+}
+
 static void send_one(model_t *m, uint32_t worker)
 {
+    if (test_below(&m->random, 3) == 0)
+        announce_some(m, worker);
     sent_t *sent = psc_alloc_zeroed(1, sizeof *sent);
     sent->table = (uint32_t)test_below(&m->random, N_TABLES);
     sent->is_push = test_below(&m->random, 2) == 0;
@@ -141,6 +160,8 @@ static void send_one(model_t *m, uint32_t worker)
     /* The reply may come at once, so the number is known before. */
     psp_request_header_t header = fixture_header(&m->f, worker);
     sent->request = header.request;
+    if (!sent->is_push && test_below(&m->random, 3) == 0)
+        header.deadline_ms = 1 + (uint32_t)test_below(&m->random, 30);
     if (sent->is_push) {
         psp_push_t push = {.table = sent->table + 1,
                            .table_epoch = 1,
@@ -208,17 +229,22 @@ static void replay_push(model_t *m, const sent_t *sent)
     }
 }
 
-static void compare_pull(const model_t *m, const sent_t *sent, const psp_pull_reply_t *reply)
+static void compare_pull(model_t *m, const sent_t *sent, const psp_pull_reply_t *reply)
 {
     assert_int_equal(reply->n, sent->n);
+    size_t at = 0;
     for (size_t i = 0; i < sent->n; i++) {
+        if (reply->states != NULL && reply->states[i] == PSP_ROW_LATE) {
+            m->n_late++;
+            continue;
+        }
         const model_row_t *row = &m->rows[sent->table][sent->index[i]];
         bool present = reply->states == NULL || reply->states[i] == PSP_ROW_PRESENT;
         uint32_t version;
         memcpy(&version, reply->versions + i * sizeof version, sizeof version);
         assert_int_equal(present, row->present);
         assert_int_equal(version, row->version);
-        assert_memory_equal(reply->rows + i * sizeof row->weights, row->weights,
+        assert_memory_equal(reply->rows + at++ * sizeof row->weights, row->weights,
                             sizeof row->weights);
     }
 }
@@ -229,18 +255,29 @@ static void take_all(model_t *m)
     psp_message_t reply;
     uint32_t worker;
     while (fixture_take(&m->f, &reply, &worker)) {
-        sent_t *sent = m->first[worker];
-        assert_non_null(sent);
-        assert_int_equal(reply.reply.request, sent->request);
         assert_int_equal(reply.reply.error.code, PSC_OK);
+        if (reply.kind == PSP_PREFETCH_REPLY)
+            continue;
+        sent_t *sent = m->first[worker], *before = NULL;
+        assert_non_null(sent);
+        /* What is answered out of turn is a pull that is late as a whole. */
+        while (reply.reply.request != sent->request) {
+            before = sent;
+            sent = sent->next;
+            assert_non_null(sent);
+            assert_int_equal(reply.u.pull_reply.n_values, 0);
+        }
         assert_int_equal(reply.kind, sent->is_push ? PSP_PUSH_REPLY : PSP_PULL_REPLY);
         if (sent->is_push)
             replay_push(m, sent);
         else
             compare_pull(m, sent, &reply.u.pull_reply);
-        m->first[worker] = sent->next;
-        if (sent->next == NULL)
-            m->last[worker] = NULL;
+        if (before != NULL)
+            before->next = sent->next;
+        else
+            m->first[worker] = sent->next;
+        if (m->last[worker] == sent)
+            m->last[worker] = before;
         psc_free(sent);
         m->n_open--;
     }
@@ -254,6 +291,7 @@ static void agrees_with_a_dictionary_when_most_rows_are_on_disk(void **unused)
     for (int i = 0; i < 2500; i++) {
         send_one(&m, (uint32_t)test_below(&m.random, WORKERS));
         while (m.n_open > test_below(&m.random, 24)) {
+            ps_shard_set_time(m.f.shard, m.now_us += 100);
             fixture_poll(&m.f);
             take_all(&m);
         }
@@ -269,6 +307,9 @@ static void agrees_with_a_dictionary_when_most_rows_are_on_disk(void **unused)
     assert_true(fixture_counter(&m.f, 0, "store.cold_found") > 1000);
     assert_true(fixture_counter(&m.f, 0, "push.merged") > 10);
     assert_true(fixture_counter(&m.f, 0, "requests.waited_rows") > 100);
+    assert_true(fixture_counter(&m.f, 0, "store.fetched_ahead") > 1000);
+    assert_int_equal(fixture_counter(&m.f, 0, "rows.pulled_late"), m.n_late);
+    assert_true(m.n_late > 100);
     finish(&m);
 }
 
