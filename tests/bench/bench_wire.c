@@ -25,7 +25,7 @@ typedef struct wire_options {
     uint64_t rows, repeats, seed;
     double seconds;
     const char *dist, *dir;
-    bool without_redis, json;
+    bool without_redis, alone, json;
 } wire_options_t;
 
 static const char *const dist_names[] = {"uniform", "zipf", NULL};
@@ -102,6 +102,10 @@ static const psc_option_t options_table[] = {
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(wire_options_t, without_redis),
      .help = "Leave redis out also where it is installed."},
+    {.name = "alone",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(wire_options_t, alone),
+     .help = "Compare with nothing, for a profiler."},
     {.name = "json",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(wire_options_t, json),
@@ -160,7 +164,8 @@ static psc_status_t set_up(const wire_options_t *options, bench_wire_setup_t *se
                                   .dir = options->dir,
                                   .pull = bench_choices_wants(&options->benches, "wire.mpi.pull"),
                                   .push = bench_choices_wants(&options->benches, "wire.mpi.push"),
-                                  .redis = !options->without_redis,
+                                  .redis = !options->without_redis && !options->alone,
+                                  .alone = options->alone,
                                   .json = options->json,
                                   .zipf = strcmp(options->dist, "zipf") == 0};
     psc_status_t st = bench_choices_numbers("dim", &options->dims, PSP_DIM_MAX, dims, 2,

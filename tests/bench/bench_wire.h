@@ -15,6 +15,7 @@ typedef struct bench_wire_setup {
     const char *dir;
     bool pull, push; /* which benches */
     bool redis;      /* beside redis too, if it is there */
+    bool alone;      /* beside nothing */
     bool json;
     size_t dims[BENCH_MAX_CHOICES], batches[BENCH_MAX_CHOICES], in_flight[BENCH_MAX_CHOICES];
     size_t n_dims, n_batches, n_in_flight;

@@ -189,20 +189,29 @@ static psc_status_t check_answers(wire_t *wire, contender_t *contenders, size_t 
 
 static void report(const wire_t *wire, const contender_t *contenders, size_t n)
 {
+    const size_t repeats = wire->setup->repeats;
+    bench_result_t result = {.bench = contenders[0].name,
+                             .dist = wire->setup->zipf ? "zipf" : "uniform",
+                             .against = "none",
+                             .dim = wire->dim,
+                             .batch = wire->batch,
+                             .in_flight = wire->in_flight,
+                             .rows_per_s = bench_median(contenders[0].rates, repeats),
+                             .ratio = NAN,
+                             .spread = NAN,
+                             .wanted = NAN,
+                             .against_rows_per_s = NAN,
+                             .hit_rate = NAN,
+                             .belady_hit_rate = NAN,
+                             .bound_full = NAN};
+    if (n == 1)
+        bench_result_print(&result, wire->setup->json);
     for (size_t k = 1; k < n; k++) {
-        bench_rounds_t rounds = {.n = wire->setup->repeats};
+        bench_rounds_t rounds = {.n = repeats};
         memcpy(rounds.ours, contenders[0].rates, sizeof rounds.ours);
         memcpy(rounds.other, contenders[k].rates, sizeof rounds.other);
-        bench_result_t result = {.bench = contenders[0].name,
-                                 .dist = wire->setup->zipf ? "zipf" : "uniform",
-                                 .against = contenders[k].name,
-                                 .dim = wire->dim,
-                                 .batch = wire->batch,
-                                 .in_flight = wire->in_flight,
-                                 .wanted = contenders[k].wanted,
-                                 .hit_rate = NAN,
-                                 .belady_hit_rate = NAN,
-                                 .bound_full = NAN};
+        result.against = contenders[k].name;
+        result.wanted = contenders[k].wanted;
         bench_result_rates(&result, &rounds);
         bench_result_print(&result, wire->setup->json);
     }
@@ -224,7 +233,7 @@ static psc_status_t run_case(wire_t *wire, psc_error_t *error)
     contenders[1].side.finish = finish_exchange;
     contenders[2].side.batch = by_redis;
     contenders[2].side.finish = finish_redis;
-    const size_t n = wire->redis != NULL ? 3 : 2;
+    const size_t n = setup->alone ? 1 : wire->redis != NULL ? 3 : 2;
     psc_status_t st = wire->push ? PSC_OK : check_answers(wire, contenders, n, error);
     double rate;
     for (size_t k = 0; st == PSC_OK && k < n; k++)
