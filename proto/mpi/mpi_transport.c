@@ -9,8 +9,9 @@
  * dropped and reported. (To receive it into less room is no way out: Open MPI 4.1.4 reads the whole
  * of it through CMA even so.)
  *
- * Sending: non-blocking, the unfinished ones in an array without order. Each poll tests a few of
- * them, going round, so that work per poll is bounded and a send to a dead peer, which never ends,
+ * Sending: non-blocking, the unfinished ones in an array without order. Each poll tests a run of
+ * them by one call of MPI (which moves all of MPI once, and a call for each send would do so for
+ * each), going round, so that work per poll is bounded and a send to a dead peer, which never ends,
  * only costs its place.
  *
  * Waiting: every call is one step and returns. For a little while after the last activity it
@@ -39,7 +40,8 @@
     ((size_t)4                                                                                     \
      << 20) /* under way at once; one message more may exceed it                         \
                        */
-#define SENDS_PER_POLL 4
+#define SENDS_PER_TEST ((size_t)16)
+#define SMALL_BYTES ((size_t)4096) /* such messages have often left when MPI_Isend returns */
 #define SPIN_US 50u
 #define YIELD_US 200u
 #define LONGEST_NAP_US 4000u
@@ -137,7 +139,7 @@ static psc_status_t mpi_send(psp_transport_t *transport, uint32_t peer, psp_buff
     if (st == PSC_OK) {
         int rc = MPI_Isend(buffer->data, (int)buffer->size, MPI_BYTE, t->rank_of_peer[peer],
                            (int)buffer->kind, t->comm, &request);
-        if (rc == MPI_SUCCESS)
+        if (rc == MPI_SUCCESS && buffer->size <= SMALL_BYTES)
             rc = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         st = psp_mpi_error(rc, "send a message", error);
     }
@@ -153,26 +155,42 @@ static psc_status_t mpi_send(psp_transport_t *transport, uint32_t peer, psp_buff
     return PSC_OK;
 }
 
-/* Tests up to count sends from the cursor on. */
+/* Tests a run of n sends from the cursor on, and takes the ended ones out. */
+static psc_status_t progress_run(mpi_transport_t *t, size_t n, psc_error_t *error)
+{
+    int ended[SENDS_PER_TEST];
+    int n_ended = 0;
+    int rc = MPI_Testsome((int)n, &t->send_requests[t->send_cursor], &n_ended, ended,
+                          MPI_STATUSES_IGNORE);
+    if (rc != MPI_SUCCESS)
+        return psp_mpi_error(rc, "end a send", error);
+    if (n_ended == MPI_UNDEFINED)
+        n_ended = 0;
+    for (int k = n_ended; k-- > 0;) /* the last one first: others take their places */
+        psp_buffer_put(remove_send(t, t->send_cursor + (size_t)ended[k]));
+    t->active = t->active || n_ended != 0;
+    t->send_cursor += n - (size_t)n_ended;
+    return PSC_OK;
+}
+
+/* Tests up to count sends, going round. */
 static psc_status_t progress_sends(mpi_transport_t *t, size_t count, psc_error_t *error)
 {
+    psc_status_t st = PSC_OK;
     if (count > t->n_sends)
         count = t->n_sends;
-    for (size_t tested = 0; tested < count; tested++) {
+    while (st == PSC_OK && count != 0) {
         if (t->send_cursor >= t->n_sends)
             t->send_cursor = 0;
-        int done = 0;
-        int rc = MPI_Test(&t->send_requests[t->send_cursor], &done, MPI_STATUS_IGNORE);
-        if (rc != MPI_SUCCESS || done) {
-            psp_buffer_put(remove_send(t, t->send_cursor)); /* another takes its place */
-            t->active = true;
-        } else {
-            t->send_cursor++;
-        }
-        if (rc != MPI_SUCCESS)
-            return psp_mpi_error(rc, "end a send", error);
+        size_t n = t->n_sends - t->send_cursor;
+        if (n > count)
+            n = count;
+        if (n > SENDS_PER_TEST)
+            n = SENDS_PER_TEST;
+        count -= n;
+        st = progress_run(t, n, error);
     }
-    return PSC_OK;
+    return st;
 }
 
 /* PROTOCOL for a message that is received only to be dropped. */
@@ -293,7 +311,7 @@ static psc_status_t mpi_poll(psp_transport_t *transport, psp_buffer_t **buffer_o
 {
     mpi_transport_t *t = mpi_of(transport);
     *buffer_out = NULL;
-    psc_status_t st = progress_sends(t, SENDS_PER_POLL, error);
+    psc_status_t st = progress_sends(t, SENDS_PER_TEST, error);
     if (st == PSC_OK)
         st = match_messages(t, error);
     if (st != PSC_OK)
@@ -421,7 +439,10 @@ static void mpi_destroy(psp_transport_t *transport)
     (void)MPI_Finalized(&finalized);
     psc_error_t ignored;
     if (!finalized) {
-        (void)!progress_sends(t, t->n_sends, &ignored);
+        size_t before;
+        do {
+            before = t->n_sends;
+        } while (progress_sends(t, before, &ignored) == PSC_OK && t->n_sends != before);
         if (t->n_receives != 0)
             (void)!progress_receives(t, &ignored);
     }
