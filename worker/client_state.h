@@ -26,6 +26,7 @@ struct embps_table {
     uint32_t number;
     uint32_t dim;
     uint32_t max_rows; /* of one message: the least that a server told; 0: none did */
+    bool whole;        /* its messages are not cut shorter than they must be */
     uint32_t *epochs;  /* by server */
     uint64_t step;     /* of later gradient pushes; 0: unknown */
 };

@@ -4,9 +4,11 @@
  * dedupe (or, for ids known to be distinct, only hash) -> sort by owner -> for each server,
  * messages of at most psp_rows_per_message rows, or fewer where a server's store asks for that.
  * Messages go round by round: the first of every server, then the second of every server, so that
- * all owners work at once and none waits for the queue of another. A pull's order array stays with
- * its request, since replies are scattered through it; a push writes its rows straight into the
- * messages, sums of duplicates in input order.
+ * all owners work at once and none waits for the queue of another. When nothing else is under way,
+ * a call is cut into shorter messages, so that the client writes, or takes out of them, the one
+ * while a server is at the other; while a server has work anyway, long messages cost less. A pull's
+ * order array stays with its request, since replies are scattered through it; a push writes its
+ * rows straight into the messages, sums of duplicates in input order.
  *
  * What is checked here is checked before the first message: nothing was sent then. An error in the
  * middle (no memory) ends the core, see issue.h. Cost: one pass to hash, two to sort, one to write;
@@ -15,6 +17,8 @@
 #include "worker/issue.h"
 
 #include "common/alloc.h"
+
+#define PIECE_BYTES ((size_t)32 << 10) /* rows of four times as much are sent as two messages */
 
 /* A call between its split and its last message. */
 typedef struct plan {
@@ -115,15 +119,47 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
     return PSC_OK;
 }
 
+/* The whole number n with n * n <= x < (n + 1) * (n + 1). */
+static size_t whole_root(size_t x)
+{
+    size_t root = 0;
+    while ((root + 1) * (root + 1) <= x)
+        root++;
+    return root;
+}
+
+/*
+ * Rows of a message at most. With n messages, what only one side can do at a time shrinks with
+ * 1 / n and what a message costs grows with n: so n goes with the root of the bytes.
+ */
+static size_t most_rows(const plan_t *plan)
+{
+    const psw_core_t *core = plan->issuer->core;
+    const psw_target_t *target = plan->target;
+    size_t most = psp_rows_per_message(target->dim, psw_core_max_message_bytes(core));
+    if (target->max_rows != 0 && target->max_rows < most)
+        most = target->max_rows;
+    if (target->whole || !psw_core_idle(core))
+        return most;
+    size_t largest = 0; /* part of one server */
+    for (uint32_t s = 0; s < psw_core_n_servers(core); s++) {
+        size_t rows = plan->start[s + 1] - plan->start[s];
+        largest = rows > largest ? rows : largest;
+    }
+    size_t pieces = whole_root(largest * target->dim * sizeof(float) / PIECE_BYTES);
+    if (pieces <= 1)
+        return most;
+    size_t cut = (largest + pieces - 1) / pieces;
+    return cut < most ? cut : most;
+}
+
 /* All messages of the call, round by round. Exactly one of pull and push is given. */
 static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pull,
                                const psw_push_options_t *push, psw_room_t room, psc_error_t *error)
 {
     psw_core_t *core = plan->issuer->core;
     const uint32_t n_servers = psw_core_n_servers(core);
-    size_t most = psp_rows_per_message(plan->target->dim, psw_core_max_message_bytes(core));
-    if (plan->target->max_rows != 0 && plan->target->max_rows < most)
-        most = plan->target->max_rows;
+    const size_t most = most_rows(plan);
     bool more = true;
     for (size_t skip = 0; more; skip += most) {
         more = false;

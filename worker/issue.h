@@ -23,13 +23,15 @@ typedef struct psw_issuer {
 typedef struct psw_target {
     uint32_t table;
     uint32_t dim;
-    uint32_t max_rows;      /* of one message, beside what its bytes hold; 0: no such limit */
+    uint32_t max_rows; /* of one message, beside what its bytes hold; 0: no such limit */
+    bool whole; /* messages are as long as they may be: where a push is cut changes what it does */
     const uint32_t *epochs; /* table epoch by server */
 } psw_target_t;
 
 /*
- * Called before each message of a request is built, so that a caller who waits anyway can send
- * first and memory stays bounded. NULL: messages queue up. An error ends the issuing.
+ * Called before each message of a request is built, so that what was built can leave meanwhile, and
+ * a caller who waits anyway can wait for room first, which bounds memory. NULL: messages queue up.
+ * An error ends the issuing.
  */
 typedef psc_status_t (*psw_room_fn)(void *context, uint32_t server, psc_error_t *error);
 typedef struct psw_room {

@@ -56,17 +56,30 @@ static psc_status_t check_finite(const embps_table_t *table, const uint64_t *ids
     return st;
 }
 
-/* For calls that wait anyway: sends before more is built once the window is full. */
+/* Lets leave what was built so far. */
+static psc_status_t send_ahead(void *context, uint32_t server, psc_error_t *error)
+{
+    embps_client_t *client = context;
+    bool moved;
+    if (psw_core_queued_bytes(client->driver.core, server) == 0)
+        return PSC_OK;
+    return psw_driver_step(&client->driver, &moved, error);
+}
+
+/* The same for calls that wait anyway: no more is built than the window takes. */
 static psc_status_t make_room(void *context, uint32_t server, psc_error_t *error)
 {
     embps_client_t *client = context;
+    psc_status_t st = send_ahead(context, server, error);
+    if (st != PSC_OK)
+        return st;
     return psw_driver_wait_room(&client->driver, server, psw_core_window_bytes(client->driver.core),
                                 error);
 }
 
 static psw_room_t room_of(embps_client_t *client, bool waits)
 {
-    return waits ? (psw_room_t){.fn = make_room, .context = client} : (psw_room_t){.fn = NULL};
+    return (psw_room_t){.fn = waits ? make_room : send_ahead, .context = client};
 }
 
 /* The first messages leave at once. An error here is the request's, and is found by its wait. */
@@ -82,6 +95,7 @@ static psw_target_t target_of(const embps_table_t *table)
     return (psw_target_t){.table = table->number,
                           .dim = table->dim,
                           .max_rows = table->max_rows,
+                          .whole = table->whole,
                           .epochs = table->epochs};
 }
 

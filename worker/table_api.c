@@ -177,6 +177,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     }
     table->client = client;
     table->dim = message.u.open_table.dim;
+    table->whole = known.admit_shared; /* a shared row makes one step for all that a message has */
     table->epochs = epochs;
     for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
         psp_open_table_reply_t reply;

@@ -349,6 +349,51 @@ static void sums_that_overflow_are_refused_before_anything_is_sent(void **state)
     sim_close(&sim);
 }
 
+/* Messages of a pull of n distinct ids, none of which is sent. */
+static size_t messages_of(sim_t *sim, const psw_target_t *target, size_t n, psw_request_t **out)
+{
+    static const float nothing = 0;
+    uint64_t *ids = psc_alloc_array(n, sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = i;
+    const psw_pull_options_t options = {
+        .ids = ids, .n = n, .rows_out = (float *)(uintptr_t)&nothing, .stride = D};
+    psw_issued_t issued;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(psw_issue_pull(&sim->issuer, target, &options, sim_no_room, &issued, &error),
+                     PSC_OK);
+    psc_free(ids);
+    *out = issued.request;
+    return issued.request->open_parts;
+}
+
+static void a_call_alone_is_cut_into_pieces_and_others_are_not(void **state)
+{
+    (void)state;
+    sim_t sim;
+    sim_open(&sim, 0);
+    sim.max_message_bytes = 1 << 20;
+    sim_hello(&sim);
+    psw_target_t whole = sim_target;
+    whole.whole = true;
+    psw_request_t *requests[3];
+    psc_error_t gone = PSC_ERROR_INIT;
+    const size_t n = 3 * 32000; /* about 625 KiB of rows a server: 4 * 4 * 32 KiB, not 5 * 5 */
+    assert_int_equal(messages_of(&sim, &sim_target, n, &requests[0]), SERVERS * 4);
+    assert_int_equal(messages_of(&sim, &sim_target, n, &requests[1]), SERVERS);
+    assert_int_equal(psc_error_set(&gone, PSC_PEER_GONE, "gone"), PSC_PEER_GONE);
+    psw_core_fail(sim.core, &gone);
+    sim_close(&sim);
+
+    sim_open(&sim, 0);
+    sim.max_message_bytes = 1 << 20;
+    sim_hello(&sim);
+    assert_int_equal(messages_of(&sim, &whole, n, &requests[2]), SERVERS);
+    psw_core_fail(sim.core, &gone);
+    sim_close(&sim);
+}
+
 static void warm_pulls_and_pushes_do_not_allocate(void **state)
 {
     (void)state;
@@ -419,6 +464,7 @@ int main(void)
         cmocka_unit_test(an_ended_core_fails_all_and_still_says_goodbye),
         cmocka_unit_test(the_lowest_unacked_sequence_follows_the_replies),
         cmocka_unit_test(sums_that_overflow_are_refused_before_anything_is_sent),
+        cmocka_unit_test(a_call_alone_is_cut_into_pieces_and_others_are_not),
         cmocka_unit_test(warm_pulls_and_pushes_do_not_allocate),
         cmocka_unit_test(memory_that_is_short_is_an_error),
     };
