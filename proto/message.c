@@ -32,7 +32,7 @@ static const psp_kind_info_t kinds[] = {
     [PSP_PULL_REPLY] = {"pull reply",
                         0,
                         &embps__v1__pull_reply__descriptor,
-                        {{15, 0}, {3, 4}, {4, 0}}},
+                        {{15, 0}, {3, 4}, {4, 0}, {7, 4}}},
     [PSP_PUSH] = {"push", PSP_PUSH_REPLY, &embps__v1__push_request__descriptor, {{14, 8}, {15, 0}}},
     [PSP_PUSH_REPLY] = {"push reply", 0, &embps__v1__push_reply__descriptor, {{15, 0}, {3, 4}}},
     [PSP_CLOCK] = {"clock", PSP_CLOCK_REPLY, &embps__v1__clock_request__descriptor, {{0}}},
@@ -48,6 +48,13 @@ static const psp_kind_info_t kinds[] = {
                       &embps__v1__prefetch_request__descriptor,
                       {{15, 8}}},
     [PSP_PREFETCH_REPLY] = {"prefetch reply", 0, &embps__v1__prefetch_reply__descriptor, {{0}}},
+    [PSP_ATTACH] = {"attach", PSP_ATTACH_REPLY, &embps__v1__attach_request__descriptor, {{0}}},
+    [PSP_ATTACH_REPLY] = {"attach reply", 0, &embps__v1__attach_reply__descriptor, {{0}}},
+    [PSP_TOUCHES] = {"touches",
+                     PSP_TOUCHES_REPLY,
+                     &embps__v1__touches_request__descriptor,
+                     {{15, 8}}},
+    [PSP_TOUCHES_REPLY] = {"touches reply", 0, &embps__v1__touches_reply__descriptor, {{0}}},
 };
 
 const psp_kind_info_t *psp_kind_info(uint32_t kind)

@@ -46,8 +46,12 @@ typedef enum psp_kind {
     PSP_GOODBYE_REPLY = 16,
     PSP_PREFETCH = 17,
     PSP_PREFETCH_REPLY = 18,
+    PSP_ATTACH = 19,
+    PSP_ATTACH_REPLY = 20,
+    PSP_TOUCHES = 21,
+    PSP_TOUCHES_REPLY = 22,
 } psp_kind_t;
-#define PSP_KIND_LAST PSP_PREFETCH_REPLY
+#define PSP_KIND_LAST PSP_TOUCHES_REPLY
 
 typedef enum psp_push_kind {
     PSP_PUSH_GRADIENT = 0,
@@ -182,6 +186,7 @@ typedef struct psp_pull {
     uint32_t staleness;
     bool want_versions;
     bool scan;
+    bool want_places;
     size_t n;
     const uint8_t *ids;      /* n little-endian uint64, unaligned */
     const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
@@ -193,6 +198,7 @@ typedef struct psp_pull_reply {
     size_t n_values;         /* of them, those with a value: length of rows / (4 * dim) */
     const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
     const uint8_t *states;   /* n psp_row_state_t, or NULL: all present */
+    const uint8_t *places;   /* n + 1 little-endian uint32, unaligned, or NULL; last the layout */
     const uint8_t *rows;     /* n_values * dim float32, unaligned */
 } psp_pull_reply_t;
 
@@ -253,6 +259,23 @@ typedef struct psp_prefetch {
     const uint8_t *ids; /* n little-endian uint64, unaligned */
 } psp_prefetch_t;
 
+typedef struct psp_attach {
+    uint64_t host;
+} psp_attach_t;
+
+#define PSP_PATH_MAX 63u
+typedef struct psp_attach_reply {
+    char path[PSP_PATH_MAX + 1]; /* "": none */
+    uint64_t key;
+} psp_attach_reply_t;
+
+typedef struct psp_touches {
+    uint32_t table;
+    uint32_t table_epoch;
+    size_t n;
+    const uint8_t *ids; /* n little-endian uint64, unaligned */
+} psp_touches_t;
+
 /* One unpacked message. Of the headers only the one that fits the kind is set. */
 typedef struct psp_message {
     psp_kind_t kind;
@@ -273,6 +296,9 @@ typedef struct psp_message {
         psp_stats_reply_t stats_reply;
         psp_goodbye_t goodbye;
         psp_prefetch_t prefetch;
+        psp_attach_t attach;
+        psp_attach_reply_t attach_reply;
+        psp_touches_t touches;
     } u;
 } psp_message_t;
 
@@ -295,8 +321,9 @@ PSC_MUST_CHECK psc_status_t psp_message_unpack(psp_scratch_t *scratch, uint32_t 
                                                psp_message_t *message_out, psc_error_t *error);
 
 /*
- * Packs any message without rows (for a pull or a prefetch: with its ids) from its plain struct,
- * the reverse of unpack. Errors: NO_MEMORY, INVALID_ARGUMENT (a length over a limit). Gives buffer.
+ * Packs any message without rows (for a pull, a prefetch or touches: with its ids) from its plain
+ * struct, the reverse of unpack. Errors: NO_MEMORY, INVALID_ARGUMENT (a length over a limit). Gives
+ * buffer.
  */
 PSC_MUST_CHECK psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
                                              psp_buffer_t **buffer_out, psc_error_t *error);
@@ -326,12 +353,14 @@ PSC_MUST_CHECK psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_h
 
 /*
  * Begins the reply of a pull of n rows. versions: n or NULL; states: n bytes or NULL (all present);
- * both are copied. rows_out (dim * 4 bytes for each row that has a value) is for the gather.
+ * both are copied, and so are places: n and the layout, or NULL. rows_out (dim * 4 bytes for each
+ * row that has a value) is for the gather.
  */
 PSC_MUST_CHECK psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
                                                  uint32_t dim, size_t n, const uint32_t *versions,
-                                                 const uint8_t *states, psp_buffer_t **buffer_out,
-                                                 uint8_t **rows_out, psc_error_t *error);
+                                                 const uint8_t *states, const uint32_t *places,
+                                                 psp_buffer_t **buffer_out, uint8_t **rows_out,
+                                                 psc_error_t *error);
 
 /*
  * Begins the reply of a push that wants its rows back, n at least 1: rows_out (n * dim * 4 bytes)

@@ -9,7 +9,7 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-#define PSP_BULK_MAX 3u
+#define PSP_BULK_MAX 4u
 
 /* A field that is used where it lies in the message instead of being unpacked by protobuf-c. */
 typedef struct psp_bulk_field {

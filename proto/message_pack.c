@@ -161,6 +161,7 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
     to.staleness = pull->staleness;
     to.want_versions = pull->want_versions;
     to.scan = pull->scan;
+    to.want_places = pull->want_places;
     const bulk_t bulk[] = {
         {8, pull->versions != NULL ? bulk_bytes(pull->n, sizeof(uint32_t)) : 0, pull->versions,
          NULL},
@@ -224,7 +225,8 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
 
 psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header, uint32_t dim,
                                   size_t n, const uint32_t *versions, const uint8_t *states,
-                                  psp_buffer_t **buffer_out, uint8_t **rows_out, psc_error_t *error)
+                                  const uint32_t *places, psp_buffer_t **buffer_out,
+                                  uint8_t **rows_out, psc_error_t *error)
 {
     psc_status_t st = check_dim(PSP_PULL_REPLY, dim, error);
     if (st != PSC_OK)
@@ -239,9 +241,10 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
     const bulk_t bulk[] = {
         {3, versions != NULL ? bulk_bytes(n, sizeof(uint32_t)) : 0, versions, NULL},
         {4, states != NULL ? n : 0, states, NULL},
+        {7, places != NULL ? bulk_bytes(n + 1, sizeof(uint32_t)) : 0, places, NULL},
         {15, bulk_bytes(n_values, dim * sizeof(float)), NULL, rows_out},
     };
-    return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 3, buffer_out, error);
+    return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 4, buffer_out, error);
 }
 
 psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header, uint32_t dim,
@@ -444,6 +447,43 @@ static psc_status_t pack_goodbye(psp_pool_t *pool, const psp_message_t *message,
     return pack_small(pool, PSP_GOODBYE, &to.base, buffer_out, error);
 }
 
+static psc_status_t pack_attach(psp_pool_t *pool, const psp_message_t *message,
+                                psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__AttachRequest to = EMBPS__V1__ATTACH_REQUEST__INIT;
+    to.header = &head;
+    to.host = message->u.attach.host;
+    return pack_small(pool, PSP_ATTACH, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_attach_reply(psp_pool_t *pool, const psp_message_t *message,
+                                      psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_attach_reply_t *from = &message->u.attach_reply;
+    if (memchr(from->path, '\0', sizeof from->path) == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "a path of over %u bytes", PSP_PATH_MAX);
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__AttachReply to = EMBPS__V1__ATTACH_REPLY__INIT;
+    to.header = &head;
+    to.path = (char *)from->path;
+    to.key = from->key;
+    return pack_small(pool, PSP_ATTACH_REPLY, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_touches(psp_pool_t *pool, const psp_message_t *message,
+                                 psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_touches_t *from = &message->u.touches;
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__TouchesRequest to = EMBPS__V1__TOUCHES_REQUEST__INIT;
+    to.header = &head;
+    to.table = from->table;
+    to.table_epoch = from->table_epoch;
+    bulk_t ids = {15, bulk_bytes(from->n, sizeof(uint64_t)), from->ids, NULL};
+    return pack(pool, PSP_TOUCHES, &to.base, &ids, 1, buffer_out, error);
+}
+
 psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
                               psp_buffer_t **buffer_out, psc_error_t *error)
 {
@@ -465,6 +505,12 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
     case PSP_PREFETCH:
         return pack_prefetch(pool, &message->request, &message->u.prefetch, message->u.prefetch.ids,
                              buffer_out, NULL, error);
+    case PSP_ATTACH:
+        return pack_attach(pool, message, buffer_out, error);
+    case PSP_ATTACH_REPLY:
+        return pack_attach_reply(pool, message, buffer_out, error);
+    case PSP_TOUCHES:
+        return pack_touches(pool, message, buffer_out, error);
     case PSP_CLOCK:
         return pack_clock(pool, message, buffer_out, error);
     case PSP_CLOCK_REPLY:
@@ -481,6 +527,7 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
     case PSP_BARRIER_REPLY:
     case PSP_GOODBYE_REPLY:
     case PSP_PREFETCH_REPLY:
+    case PSP_TOUCHES_REPLY:
         return psp_reply_pack(pool, message->kind, &message->reply, buffer_out, error);
     case PSP_PULL_REPLY:
     case PSP_PUSH:

@@ -339,6 +339,7 @@ static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest 
         .staleness = from->staleness,
         .want_versions = from->want_versions != 0,
         .scan = from->scan != 0,
+        .want_places = from->want_places != 0,
         .n = n,
         .ids = n != 0 ? u->bulk[0].start : u->data,
         .versions = versions->size != 0 ? versions->start : NULL,
@@ -366,6 +367,7 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
     const run_t *rows = &u->bulk[0];
     const run_t *versions = &u->bulk[1];
     const run_t *states = &u->bulk[2];
+    const run_t *places = &u->bulk[3];
     psc_status_t st = check_dim(u, from->dim);
     if (st != PSC_OK)
         return st;
@@ -382,12 +384,15 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
         return refuse(u, "it has not as many rows as states with a value");
     if (versions->size != 0 && versions->size / sizeof(uint32_t) != n)
         return refuse(u, "it has not as many versions as rows");
+    if (places->size != 0 && places->size / sizeof(uint32_t) != n + 1)
+        return refuse(u, "it has not as many places as rows");
     *to = (psp_pull_reply_t){
         .dim = from->dim,
         .n = n,
         .n_values = n_values,
         .versions = versions->size != 0 ? versions->start : NULL,
         .states = states->size != 0 ? states->start : NULL,
+        .places = places->size != 0 ? places->start : NULL,
         .rows = rows->size != 0 ? rows->start : u->data,
     };
     return PSC_OK;
@@ -489,6 +494,28 @@ static void read_open_table_reply(const Embps__V1__OpenTableReply *from, psp_ope
         .table = from->table, .table_epoch = from->table_epoch, .max_rows = from->max_rows};
 }
 
+static psc_status_t read_attach_reply(const unpacker_t *u, const Embps__V1__AttachReply *from,
+                                      psp_attach_reply_t *to)
+{
+    size_t length = strlen(from->path);
+    if (length > PSP_PATH_MAX)
+        return refuse_number(u, "length of path", length);
+    *to = (psp_attach_reply_t){.key = from->key};
+    memcpy(to->path, from->path, length + 1);
+    return PSC_OK;
+}
+
+static void read_touches(const unpacker_t *u, const Embps__V1__TouchesRequest *from,
+                         psp_touches_t *to)
+{
+    *to = (psp_touches_t){
+        .table = from->table,
+        .table_epoch = from->table_epoch,
+        .n = u->bulk[0].size / sizeof(uint64_t),
+        .ids = u->bulk[0].size != 0 ? u->bulk[0].start : u->data,
+    };
+}
+
 /* The body of a message whose header is fine. */
 static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message_t *to)
 {
@@ -528,6 +555,15 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
         return PSC_OK;
     case PSP_PUSH_REPLY:
         return read_push_reply(u, from, &to->u.push_reply);
+    case PSP_ATTACH:
+        to->u.attach.host = ((const Embps__V1__AttachRequest *)from)->host;
+        return PSC_OK;
+    case PSP_ATTACH_REPLY:
+        return read_attach_reply(u, from, &to->u.attach_reply);
+    case PSP_TOUCHES:
+        read_touches(u, from, &to->u.touches);
+        return PSC_OK;
+    case PSP_TOUCHES_REPLY:
     case PSP_BARRIER_REPLY:
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:

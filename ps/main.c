@@ -91,6 +91,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .n_servers = psp_mpi_job_n_servers(program->job),
         .n_workers = psp_mpi_job_n_workers(program->job),
         .pool = program->pool,
+        .direct = program->arguments.direct,
     };
     st = ps_server_open(&options, &program->server, error);
     if (st != PSC_OK)

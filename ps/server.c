@@ -27,6 +27,7 @@
 #include "ps/data_dir.h"
 #include "ps/serve/serve.h"
 #include "ps/store/cold.h"
+#include "ps/store/share.h"
 #include "ps/store/store.h"
 #include "ps/table/shard.h"
 
@@ -114,6 +115,8 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         store_options.cold->ops->destroy(store_options.cold);
         return st;
     }
+    if (options->direct == PS_DIRECT_ON && (st = ps_store_share(server->store, error)) != PSC_OK)
+        return st;
     ps_shard_options_t shard_options = {
         .serve = ps_serve_functions,
         .store = server->store,
@@ -125,6 +128,7 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         .n_servers = options->n_servers,
         .n_workers = options->n_workers,
         .max_message_bytes = choose_max_message(options->memory_bytes),
+        .direct = options->direct,
     };
     return ps_shard_create(&shard_options, &server->shard, error);
 }

@@ -7,6 +7,7 @@
 #define PS_SERVER_H
 
 #include "proto/transport.h"
+#include "ps/table/shard.h"
 
 typedef struct ps_server ps_server_t;
 
@@ -16,6 +17,7 @@ typedef struct ps_server_options {
     uint64_t cluster;      /* id of this run */
     uint32_t rank, n_servers, n_workers;
     psp_pool_t *pool; /* borrowed */
+    ps_direct_t direct;
 } ps_server_options_t;
 
 /*

@@ -11,6 +11,9 @@
 
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
+/* In the order of ps_direct_t. */
+static const char *const direct_names[] = {"off", "auto", "on", NULL};
+
 static const psc_option_t options[] = {
     {.name = "data",
      .argument = "DIR",
@@ -31,6 +34,17 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_MEMORY",
      .help = "Memory of this server for rows, index and RocksDB together. Resident anonymous and "
              "shared memory stay under SIZE + 64M at any number of rows."},
+    {.name = "direct",
+     .argument = "WHEN",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, direct_name),
+     .default_value = "auto",
+     .environment = "EMBPS_DIRECT",
+     .choices = direct_names,
+     .help =
+         "Whether workers on this host may read rows straight from this server's memory: off, on, "
+         "or auto: when one of them asks for it before there are rows. Memory that is shared has "
+         "no huge pages on most systems, so this server itself then reads rows more slowly."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -43,7 +57,7 @@ static const psc_option_t options[] = {
 
 const psc_command_t ps_server_command = {
     .name = "embps-server",
-    .synopsis = "--data DIR [--memory SIZE] [--log-level LEVEL]",
+    .synopsis = "--data DIR [--memory SIZE] [--direct WHEN] [--log-level LEVEL]",
     .summary = "a server of an embps job: keeps a share of the rows of all tables",
     .description =
         "Runs as the server ranks of an mpirun job whose other ranks are workers (embps-train, or "
@@ -77,6 +91,10 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
     size_t level = 0;
     while (strcmp(arguments.log_level, level_names[level]) != 0)
         level++;
+    for (size_t i = 0; direct_names[i] != NULL; i++) {
+        if (strcmp(arguments.direct_name, direct_names[i]) == 0)
+            arguments.direct = (ps_direct_t)i;
+    }
     *level_out = (psc_log_level_t)level;
     *arguments_out = arguments;
     return PSC_OK;

@@ -6,11 +6,14 @@
 
 #include "common/log.h"
 #include "common/options.h"
+#include "ps/table/shard.h"
 
 typedef struct ps_server_arguments {
-    const char *data;      /* --data; borrowed from argv or the environment */
-    uint64_t memory_bytes; /* --memory */
-    const char *log_level; /* --log-level */
+    const char *data;        /* --data; borrowed from argv or the environment */
+    uint64_t memory_bytes;   /* --memory */
+    const char *direct_name; /* --direct */
+    ps_direct_t direct;      /* the same */
+    const char *log_level;   /* --log-level */
 } ps_server_arguments_t;
 
 /* Name, options and help of the program. */

@@ -88,6 +88,20 @@ static void gather_some(const ps_rows_t *rows, const uint8_t *states, uint8_t *o
     }
 }
 
+/* Where the rows are, for a worker that can read them there; NULL: that is not possible. Not in
+ * tables that grow, whose rows are not always what they show, and not of rows of 16 bits. */
+static const uint32_t *tell_places(const ps_shard_t *shard, const ps_request_t *request)
+{
+    const psp_pull_t *pull = &request->message.u.pull;
+    const psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
+    const ps_table_t *table = request->table;
+    if (!pull->want_places || control == NULL || table->growth != NULL ||
+        table->precision != PSP_F32 || pull->scan || pull->n == 0)
+        return NULL;
+    request->space->places[pull->n] = control->layout;
+    return request->space->places;
+}
+
 /* absent: rows that are not there. */
 static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t absent,
                            const ps_growth_rows_t *rows, psc_error_t *error)
@@ -100,9 +114,10 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     const size_t current =
         pull->versions != NULL && request->table->growth == NULL ? mark_current(pull, space) : 0;
     const uint8_t *states = absent + current != 0 ? space->states : NULL;
-    psc_status_t st = psp_pull_reply_begin(shard->options.pool, &header, request->table->dim,
-                                           pull->n, pull->want_versions ? space->versions : NULL,
-                                           states, &buffer, &out, error);
+    psc_status_t st =
+        psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
+                             pull->want_versions ? space->versions : NULL, states,
+                             tell_places(shard, request), &buffer, &out, error);
     if (st != PSC_OK)
         return st;
     if (current != 0)
@@ -187,8 +202,8 @@ static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, boo
     psp_buffer_t *buffer;
     uint8_t *out;
     st = psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
-                              pull->want_versions ? space->versions : NULL, space->states, &buffer,
-                              &out, error);
+                              pull->want_versions ? space->versions : NULL, space->states, NULL,
+                              &buffer, &out, error);
     if (st != PSC_OK)
         return st;
     count_rows(shard, space->states, pull->n, pull->n);

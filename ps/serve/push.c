@@ -108,8 +108,9 @@ static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_er
 {
     const psp_push_t *message = &request->message.u.push;
     ps_table_t *table = request->table;
-    if (++shard->serial == 0) /* a fresh record's push_seq */
-        shard->serial = 1;
+    psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
+    shard->serial = (shard->serial + 1) & ~PS_ROW_LOAD_SERIAL;
+    shard->serial += shard->serial == 0; /* a fresh record's push_seq */
     ps_growth_rows_t rows = ps_shard_rows(shard, request, message->n);
     ps_rows_push_t push = {.kind = message->kind,
                            .learning_rate = message->learning_rate,
@@ -117,9 +118,11 @@ static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_er
                            .clock = ps_growth_clock(table->growth, request->message.request.clock),
                            .serial = shard->serial,
                            .values = (const float *)(const void *)message->rows};
-    if (table->growth != NULL)
-        return apply_growing(shard, request, &rows, &push, error);
-    return apply_to(shard, table, rows.rows, push, false, error);
+    psc_shared_begin(control, shard->serial);
+    psc_status_t st = table->growth != NULL ? apply_growing(shard, request, &rows, &push, error)
+                                            : apply_to(shard, table, rows.rows, push, false, error);
+    psc_shared_end(control);
+    return st;
 }
 
 /* The reply with the rows as they are now. A table that grows has them not all, and sends none. */

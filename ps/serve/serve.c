@@ -10,5 +10,6 @@ const ps_serve_fn ps_serve_functions[PS_KINDS] = {
     [PSP_PULL] = ps_serve_pull,         [PSP_PUSH] = ps_serve_push,
     [PSP_CLOCK] = ps_serve_clock,       [PSP_BARRIER] = ps_serve_barrier,
     [PSP_STATS] = ps_serve_stats,       [PSP_GOODBYE] = ps_serve_goodbye,
-    [PSP_PREFETCH] = ps_serve_prefetch,
+    [PSP_PREFETCH] = ps_serve_prefetch, [PSP_ATTACH] = ps_serve_attach,
+    [PSP_TOUCHES] = ps_serve_touches,
 };

@@ -32,5 +32,9 @@ PSC_MUST_CHECK psc_status_t ps_serve_prefetch(ps_shard_t *shard, ps_session_t *s
                                               ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_goodbye(ps_shard_t *shard, ps_session_t *session,
                                              ps_request_t *request, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_serve_attach(ps_shard_t *shard, ps_session_t *session,
+                                            ps_request_t *request, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_serve_touches(ps_shard_t *shard, ps_session_t *session,
+                                             ps_request_t *request, psc_error_t *error);
 
 #endif

@@ -51,10 +51,7 @@ static bool fetch(ahead_t *ahead, uint64_t id, uint64_t hash)
     if (ps_room_take(store, ahead->table, &place, NULL) != PSC_OK)
         return false;
     ps_row_header_t *row = ps_store_row(store->base, place);
-    memset(row, 0, sizeof *row);
-    row->id = id;
-    row->table = ahead->table->number;
-    row->state = PS_ROW_LOADING;
+    ps_share_reset_row(row, id, ahead->table->number, PS_ROW_LOADING);
     if (ps_index_insert(ahead->table->index, hash, place, NULL) != PSC_OK) {
         ps_slab_give(store->slab, place);
         return false;

@@ -130,8 +130,9 @@ psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out,
     size_t capacity = 256;
     while (capacity < n)
         capacity *= 2;
+    /* places has one more, for a reply that tells them. */
     size_t row = 2 * sizeof(uint64_t) + sizeof(ps_place_t) + sizeof(uint32_t) + 2 * sizeof(uint8_t);
-    ps_space_t *space = psc_alloc_aligned(sizeof *space + 64 + capacity * row);
+    ps_space_t *space = psc_alloc_aligned(sizeof *space + 64 + capacity * row + sizeof(ps_place_t));
     if (space == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request of %zu rows", n);
     uint8_t *block = (uint8_t *)space + (sizeof *space + 63) / 64 * 64;
@@ -139,7 +140,7 @@ psc_status_t ps_request_reserve(ps_request_pool_t *pool, ps_space_t **space_out,
     space->ids = (uint64_t *)(void *)block;
     space->hashes = space->ids + capacity;
     space->places = (ps_place_t *)(void *)(space->hashes + capacity);
-    space->versions = (uint32_t *)(space->places + capacity);
+    space->versions = (uint32_t *)(space->places + capacity + 1);
     space->states = (uint8_t *)(space->versions + capacity);
     space->late = space->states + capacity;
     *space_out = space;

@@ -35,7 +35,7 @@ typedef struct ps_space {
     struct ps_space *next;
     size_t capacity; /* rows */
     uint64_t *ids, *hashes;
-    ps_place_t *places;
+    ps_place_t *places; /* [capacity + 1] */
     uint32_t *versions;
     uint8_t *states;
     uint8_t *late; /* of a pull whose deadline has passed */

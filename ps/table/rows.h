@@ -57,7 +57,7 @@ typedef struct ps_rows_claim {
     size_t created; /* rows that were absent */
     size_t padded;  /* rows that are the pad row, which the push leaves as it is */
     bool repeated;  /* an id may occur twice (it does, but for rows that were last touched exactly
-                       2^32 pushes ago): then ps_rows_merge has to be used */
+                       2^31 pushes ago): then ps_rows_merge has to be used */
 } ps_rows_claim_t;
 
 /* Gives absent rows their initial value and state, and stamps all rows with the push. A pad row is

@@ -3,7 +3,7 @@
  *
  * ps_rows_claim touches every header (fetched 16 rows ahead), gives absent rows a value and finds
  * duplicates: a row that already carries the serial number of this push was seen in it. A serial
- * number comes round after 2^32 pushes: a row last touched exactly then looks like a duplicate and
+ * number comes round after 2^31 pushes: a row last touched exactly then looks like a duplicate and
  * only costs the slower path (rows_merge.c). ps_rows_apply changes the values, with whole rows
  * fetched 8 ahead. What a push and its table ask for is decided once, before the loop: the usual
  * loops, float32 rows of a table without options, are one call a row. Cost: one cache line a row
@@ -37,14 +37,15 @@ void ps_rows_claim(const ps_rows_t *rows, const ps_rows_push_t *push, ps_rows_cl
             continue;
         }
         ps_row_header_t *row = ps_store_row(base, rows->places[i]);
+        bool seen = row->push_seq == push->serial;
+        ps_store_begin_change(row, push->serial);
         if (row->state == PS_ROW_ABSENT) {
             ps_row_begin(rows->table, rows->scratch, row);
             ps_store_mark_new(rows->store, row);
             claim.created++;
-        } else if (row->push_seq == push->serial) {
+        } else if (seen) {
             claim.repeated = true;
         }
-        row->push_seq = push->serial;
     }
     *claim_out = claim;
 }

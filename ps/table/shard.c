@@ -324,11 +324,20 @@ ps_growth_rows_t ps_shard_rows(ps_shard_t *shard, const ps_request_t *request, s
     return rows;
 }
 
+void ps_shard_publish(ps_shard_t *shard)
+{
+    psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
+    psc_shared_set_clock(control, shard->clock);
+    if (shard->failure.code != PSC_OK || shard->sessions.worst_status != 0)
+        psc_shared_close(control);
+}
+
 void ps_shard_others_moved(ps_shard_t *shard)
 {
     shard->others_changed = true;
     if (shard->sum.n_kept == 0) /* else when they are applied */
         shard->clock = shard->sessions.min_clock;
+    ps_shard_publish(shard);
     for (uint32_t i = 0; i < shard->n_tables; i++) {
         if (shard->tables[i] != NULL && shard->tables[i]->growth != NULL)
             ps_growth_advance(shard->tables[i]->growth, ps_shard_time(shard));
@@ -353,6 +362,7 @@ static void fail(ps_shard_t *shard, const psc_error_t *failure)
 {
     shard->failure = *failure;
     shard->failure.rank = (int32_t)shard->options.rank;
+    ps_shard_publish(shard);
     for (uint32_t i = 0; i < shard->sessions.n; i++) {
         ps_session_t *session = &shard->sessions.all[i];
         while (session->head != NULL) {

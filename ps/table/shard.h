@@ -25,6 +25,13 @@ typedef psc_status_t (*ps_serve_fn)(ps_shard_t *shard, struct ps_session *sessio
 
 #define PS_KINDS (PSP_KIND_LAST + 1) /* psp_kind_t values are below */
 
+/* Whether workers on this host may read rows straight from memory. */
+typedef enum ps_direct {
+    PS_DIRECT_OFF = 0,
+    PS_DIRECT_AUTO = 1, /* once one of them asks, before there are rows */
+    PS_DIRECT_ON = 2,   /* the store was shared when it was opened */
+} ps_direct_t;
+
 typedef struct ps_shard_options {
     const ps_serve_fn *serve; /* [PS_KINDS], by psp_kind_t: ps_serve_functions */
     ps_store_t *store;        /* borrowed; outlives the shard */
@@ -34,6 +41,7 @@ typedef struct ps_shard_options {
     uint64_t cluster; /* id of this run; from another one requests are refused */
     uint32_t rank, n_servers, n_workers;
     size_t max_message_bytes;
+    ps_direct_t direct;
 } ps_shard_options_t;
 
 /* Errors: NO_MEMORY, INVALID_ARGUMENT. Gives. */

@@ -5,6 +5,7 @@
 #define PS_TABLE_SHARD_STATE_H
 
 #include "common/slots.h"
+#include "ps/store/share.h"
 #include "ps/table/clock_sum.h"
 #include "ps/table/growth.h"
 #include "ps/table/prefetcher.h"
@@ -19,6 +20,7 @@ typedef struct ps_shard_counters {
     uint64_t refused;            /* answered with an error */
     uint64_t malformed;
     uint64_t rows_pulled, rows_initial; /* of those pulled: never pushed */
+    uint64_t rows_touched;              /* read by workers straight from memory, as they told */
     uint64_t rows_scanned;              /* of those pulled: by scans */
     uint64_t rows_current;              /* of those pulled: the client held their version */
     uint64_t rows_returned;             /* of those pushed: sent back */
@@ -133,6 +135,9 @@ ps_growth_rows_t ps_shard_rows(ps_shard_t *shard, const ps_request_t *request, s
 /* A clock or a session moved: the tables that grow are told the time, and what waits for other
  * workers will be tried. */
 void ps_shard_others_moved(ps_shard_t *shard);
+
+/* Tells workers that read rows where they lie how far the clocks are, and when it is over. */
+void ps_shard_publish(ps_shard_t *shard);
 
 /* ---- between the files of the shard ---- */
 

@@ -37,6 +37,8 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.pull.ids, m->u.pull.n * 8);
         if (m->u.pull.versions != NULL)
             touch(m->u.pull.versions, m->u.pull.n * 4);
+    } else if (m->kind == PSP_TOUCHES) {
+        touch(m->u.touches.ids, m->u.touches.n * 8);
     } else if (m->kind == PSP_PREFETCH) {
         touch(m->u.prefetch.ids, m->u.prefetch.n * 8);
     } else if (m->kind == PSP_PUSH) {
@@ -45,6 +47,8 @@ static void touch_all(const psp_message_t *m)
     } else if (m->kind == PSP_PULL_REPLY) {
         touch(m->u.pull_reply.versions, m->u.pull_reply.n * 4);
         touch(m->u.pull_reply.states, m->u.pull_reply.n);
+        if (m->u.pull_reply.places != NULL)
+            touch(m->u.pull_reply.places, (m->u.pull_reply.n + 1) * 4);
         touch(m->u.pull_reply.rows, m->u.pull_reply.n_values * m->u.pull_reply.dim * 4);
     } else if (m->kind == PSP_PUSH_REPLY) {
         touch(m->u.push_reply.versions, m->u.push_reply.n * 4);
@@ -72,13 +76,17 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
     } else if (m->kind == PSP_PULL_REPLY && m->reply.error.code == PSC_OK) {
         const psp_pull_reply_t *r = &m->u.pull_reply;
         uint32_t *versions = r->versions != NULL ? malloc(r->n * 4) : NULL;
+        uint32_t *places = r->places != NULL ? malloc((r->n + 1) * 4) : NULL;
         if (versions != NULL)
             memcpy(versions, r->versions, r->n * 4);
-        st = psp_pull_reply_begin(pool, &m->reply, r->dim, r->n, versions, r->states, &buffer,
-                                  &rows, NULL);
+        if (places != NULL)
+            memcpy(places, r->places, (r->n + 1) * 4);
+        st = psp_pull_reply_begin(pool, &m->reply, r->dim, r->n, versions, r->states, places,
+                                  &buffer, &rows, NULL);
         require(st == PSC_OK);
         memcpy(rows, r->rows, r->n_values * r->dim * 4);
         free(versions);
+        free(places);
     } else if (m->kind == PSP_PUSH_REPLY && m->u.push_reply.n != 0) {
         const psp_push_reply_t *r = &m->u.push_reply;
         uint32_t *versions = malloc(r->n * 4);

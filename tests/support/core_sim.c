@@ -74,7 +74,7 @@ static psp_buffer_t *pull_reply(sim_t *sim, uint32_t server, const psp_pull_t *p
     for (size_t i = 0; told && i < pull->n; i++)
         states[i] = sim->states[psp_id_at(pull->ids, i)];
     assert_int_equal(psp_pull_reply_begin(sim->pool, header, D, pull->n, NULL, told ? states : NULL,
-                                          &buffer, &rows, NULL),
+                                          NULL, &buffer, &rows, NULL),
                      PSC_OK);
     for (size_t i = 0; i < pull->n; i++)
         memcpy(rows + i * sizeof sim->rows[0], sim->rows[psp_id_at(pull->ids, i)],

@@ -49,7 +49,8 @@ void fixture_open(shard_fixture_t *f, const fixture_options_t *options)
                                         .rank = options->rank,
                                         .n_servers = options->n_servers,
                                         .n_workers = options->n_workers,
-                                        .max_message_bytes = PSP_MAX_MESSAGE_BYTES};
+                                        .max_message_bytes = PSP_MAX_MESSAGE_BYTES,
+                                        .direct = options->direct};
     assert_int_equal(ps_shard_create(&shard_options, &f->shard, &error), PSC_OK);
 }
 

@@ -28,6 +28,7 @@ typedef struct shard_fixture {
 typedef struct fixture_options {
     uint64_t memory_bytes;
     uint32_t rank, n_servers, n_workers;
+    ps_direct_t direct;
     ps_cold_t *cold;         /* taken; NULL: a memory tier */
     ps_cold_faults_t faults; /* of that memory tier */
 } fixture_options_t;

@@ -97,7 +97,25 @@ static void every_request_survives_the_wire(void **state)
     assert_request_header(&f->message.request);
     assert_int_equal(f->message.u.goodbye.status, 7);
 
+    m = (psp_message_t){.kind = PSP_ATTACH, .request = some_request};
+    m.u.attach.host = UINT64_MAX;
+    psp_buffer_put(round_trip(f, &m));
+    assert_request_header(&f->message.request);
+    assert_true(f->message.u.attach.host == UINT64_MAX);
+
     const uint64_t ids[] = {0, UINT64_MAX, 7};
+    m = (psp_message_t){.kind = PSP_TOUCHES, .request = some_request};
+    for (size_t n = 0; n <= 3; n += 3) {
+        m.u.touches =
+            (psp_touches_t){.table = 4, .table_epoch = 5, .n = n, .ids = (const uint8_t *)ids};
+        psp_buffer_t *buffer = round_trip(f, &m);
+        assert_request_header(&f->message.request);
+        assert_int_equal(f->message.u.touches.table, 4);
+        assert_int_equal(f->message.u.touches.table_epoch, 5);
+        assert_int_equal(f->message.u.touches.n, n);
+        assert_memory_equal(f->message.u.touches.ids, ids, n * sizeof ids[0]);
+        psp_buffer_put(buffer);
+    }
     m = (psp_message_t){.kind = PSP_PREFETCH, .request = some_request};
     for (size_t n = 0; n <= 3; n += 3) {
         m.u.prefetch = (psp_prefetch_t){.table = 4,
@@ -135,8 +153,19 @@ static void every_small_reply_survives_the_wire(void **state)
     assert_int_equal(f->message.u.clock_reply.min_clock, 5);
     assert_true(f->message.u.clock_reply.total_progress == UINT64_MAX);
 
+    m = (psp_message_t){.kind = PSP_ATTACH_REPLY, .reply = some_reply};
+    memset(m.u.attach_reply.path, 'p', PSP_PATH_MAX);
+    m.u.attach_reply.key = UINT64_MAX;
+    psp_buffer_put(round_trip(f, &m));
+    assert_reply_ok(&f->message.reply);
+    assert_string_equal(f->message.u.attach_reply.path, m.u.attach_reply.path);
+    assert_true(f->message.u.attach_reply.key == UINT64_MAX);
+    memset(m.u.attach_reply.path, 'p', PSP_PATH_MAX + 1);
+    psp_buffer_t *none = NULL;
+    assert_int_equal(psp_message_pack(f->pool, &m, &none, &f->error), PSC_INVALID_ARGUMENT);
+
     const psp_kind_t bare[] = {PSP_PUSH_REPLY, PSP_BARRIER_REPLY, PSP_GOODBYE_REPLY,
-                               PSP_PREFETCH_REPLY};
+                               PSP_PREFETCH_REPLY, PSP_TOUCHES_REPLY};
     for (size_t i = 0; i < sizeof bare / sizeof bare[0]; i++) {
         m = (psp_message_t){.kind = bare[i], .reply = some_reply};
         psp_buffer_put(round_trip(f, &m));
@@ -463,7 +492,7 @@ static void rows_begin_at_a_multiple_of_64_bytes(void **state)
 
         uint8_t states[200] = {0};
         assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, 3, k, NULL,
-                                              k % 2 == 0 ? states : NULL, &buffer, &rows,
+                                              k % 2 == 0 ? states : NULL, NULL, &buffer, &rows,
                                               &f->error),
                          PSC_OK);
         assert_int_equal((uintptr_t)rows % 64, 0);
@@ -476,19 +505,22 @@ static void pull_reply_carries_rows_versions_and_states(void **state)
     message_fixture_t *f = *state;
     enum { N = 300, D = 7 };
     uint32_t versions[N];
+    uint32_t places[N + 1] = {[N] = 77};
     uint8_t states[N];
     size_t n_values = 0;
     for (uint32_t i = 0; i < N; i++) {
         versions[i] = UINT32_MAX - i;
+        places[i] = i * 3;
         states[i] = (uint8_t)(i % PSP_ROW_STATES);
         n_values += states[i] != PSP_ROW_CURRENT && states[i] != PSP_ROW_LATE;
     }
-    for (int with = 0; with < 4; with++) {
+    for (int with = 0; with < 8; with++) {
         psp_buffer_t *buffer = NULL;
         uint8_t *rows = NULL;
         assert_int_equal(
             psp_pull_reply_begin(f->pool, &some_reply, D, N, (with & 1) != 0 ? versions : NULL,
-                                 (with & 2) != 0 ? states : NULL, &buffer, &rows, &f->error),
+                                 (with & 2) != 0 ? states : NULL, (with & 4) != 0 ? places : NULL,
+                                 &buffer, &rows, &f->error),
             PSC_OK);
         size_t n_sent = (with & 2) != 0 ? n_values : N;
         for (size_t i = 0; i < n_sent * D * 4; i++)
@@ -505,6 +537,9 @@ static void pull_reply_carries_rows_versions_and_states(void **state)
         assert_ptr_equal(r->rows, rows);
         assert_int_equal(r->versions != NULL, with & 1);
         assert_int_equal(r->states != NULL, (with & 2) >> 1);
+        assert_int_equal(r->places != NULL, (with & 4) >> 2);
+        if (r->places != NULL)
+            assert_memory_equal(r->places, places, sizeof places);
         if (r->versions != NULL)
             assert_memory_equal(r->versions, versions, sizeof versions);
         if (r->states != NULL)
@@ -558,7 +593,7 @@ static void arguments_out_of_range_are_not_packed(void **state)
     psp_pull_t pull = {.n = SIZE_MAX / 8 + 2};
     assert_int_equal(psp_pull_begin(f->pool, &some_request, &pull, &buffer, &ids, &f->error),
                      PSC_INVALID_ARGUMENT);
-    assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, 4, SIZE_MAX / 2, NULL, NULL,
+    assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, 4, SIZE_MAX / 2, NULL, NULL, NULL,
                                           &buffer, &rows, &f->error),
                      PSC_INVALID_ARGUMENT);
     psp_message_t m = {.kind = PSP_PUSH, .request = some_request};
@@ -606,7 +641,7 @@ static void rows_per_message_stay_within_the_limit(void **state)
             uint32_t *versions = calloc(n, sizeof *versions);
             uint8_t *states = calloc(n, 1);
             assert_int_equal(psp_pull_reply_begin(f->pool, &some_reply, dims[i], n, versions,
-                                                  states, &buffer, &rows, &f->error),
+                                                  states, NULL, &buffer, &rows, &f->error),
                              PSC_OK);
             assert_true(buffer->size <= limits[j]);
             psp_buffer_put(buffer);

@@ -305,6 +305,38 @@ static void versions_must_fit_their_rows(void **state)
     expect_refused(f, PSP_PUSH_REPLY, "as many versions as rows");
 }
 
+static void places_must_fit_their_rows(void **state)
+{
+    message_fixture_t *f = *state;
+    const uint8_t bytes[16] = {0};
+    f->size = 0;
+    put_reply_header(f);
+    put_number(f, 2, 2);
+    put_bytes(f, 15, bytes, 8);
+    put_bytes(f, 7, bytes, 4);
+    expect_refused(f, PSP_PULL_REPLY, "as many places as rows");
+    put_bytes(f, 7, bytes, 4);
+    expect_ok(f, PSP_PULL_REPLY);
+    assert_int_equal(f->message.u.pull_reply.n, 1);
+    put_bytes(f, 7, bytes, 4);
+    expect_refused(f, PSP_PULL_REPLY, "as many places as rows");
+}
+
+static void a_path_that_is_too_long_is_refused(void **state)
+{
+    message_fixture_t *f = *state;
+    uint8_t path[PSP_PATH_MAX + 1];
+    memset(path, '/', sizeof path);
+    f->size = 0;
+    put_reply_header(f);
+    put_bytes(f, 2, path, PSP_PATH_MAX + 1);
+    expect_refused(f, PSP_ATTACH_REPLY, "length of path");
+    f->size = 0;
+    put_reply_header(f);
+    put_bytes(f, 2, path, PSP_PATH_MAX);
+    expect_ok(f, PSP_ATTACH_REPLY);
+}
+
 static void bad_small_messages_are_refused(void **state)
 {
     message_fixture_t *f = *state;
@@ -505,6 +537,8 @@ int main(void)
         MESSAGE_TEST(bad_pushes_are_refused),
         MESSAGE_TEST(bad_pull_replies_are_refused),
         MESSAGE_TEST(versions_must_fit_their_rows),
+        MESSAGE_TEST(places_must_fit_their_rows),
+        MESSAGE_TEST(a_path_that_is_too_long_is_refused),
         MESSAGE_TEST(bad_small_messages_are_refused),
         MESSAGE_TEST(bad_open_tables_are_refused),
         MESSAGE_TEST(bad_table_options_are_refused),

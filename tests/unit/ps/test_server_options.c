@@ -25,7 +25,8 @@ static psc_status_t parse(const char *line, ps_server_arguments_t *arguments,
 static int no_environment(void **unused)
 {
     (void)unused;
-    return unsetenv("EMBPS_DATA") + unsetenv("EMBPS_MEMORY") + unsetenv("EMBPS_LOG_LEVEL");
+    return unsetenv("EMBPS_DATA") + unsetenv("EMBPS_MEMORY") + unsetenv("EMBPS_LOG_LEVEL") +
+           unsetenv("EMBPS_DIRECT");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -37,12 +38,16 @@ static void takes_its_options_and_defaults(void **unused)
     assert_string_equal(arguments.data, "d");
     assert_int_equal(arguments.memory_bytes, 256 * MIB);
     assert_int_equal(level, PSC_LOG_WARN);
+    assert_int_equal(arguments.direct, PS_DIRECT_AUTO);
     assert_int_equal(parse("--memory 8M --data=x --log-level debug", &arguments, &level, NULL),
                      PSC_OK);
     assert_int_equal(arguments.memory_bytes, 8 * MIB);
     assert_int_equal(level, PSC_LOG_DEBUG);
-    assert_int_equal(parse("--memory 4G --data=x", &arguments, &level, NULL), PSC_OK);
+    assert_int_equal(parse("--memory 4G --data=x --direct on", &arguments, &level, NULL), PSC_OK);
     assert_int_equal(arguments.memory_bytes, 4096 * MIB);
+    assert_int_equal(arguments.direct, PS_DIRECT_ON);
+    assert_int_equal(parse("--data=x --direct off", &arguments, &level, NULL), PSC_OK);
+    assert_int_equal(arguments.direct, PS_DIRECT_OFF);
 }
 
 static void refuses_what_cannot_be(void **unused)
@@ -55,6 +60,7 @@ static void refuses_what_cannot_be(void **unused)
         {"--data d --memory 7M", "memory"},
         {"--data d --memory lots", "memory"},
         {"--data d --log-level loud", "error, warn, info or debug"},
+        {"--data d --direct often", "off, auto or on"},
         {"--data d --memmory 8M", "memory"},
         {"--data d stray", "stray"},
     };

@@ -231,7 +231,7 @@ static void replies_that_answer_nothing_end_the_core(void **state)
         else
             assert_int_equal(psp_pull_reply_begin(sim.pool, &header, D,
                                                   m.u.pull_reply.n - (fault == ROWS), NULL, NULL,
-                                                  &bad, &out, NULL),
+                                                  NULL, &bad, &out, NULL),
                              PSC_OK);
         bad->peer = (reply->peer + (fault == PEER)) % SERVERS;
         if (fault == BYTES)
