@@ -19,6 +19,7 @@ static const struct {
 } commands[] = {
     {"kernel", bench_kernel, "the arithmetic of training, on one core"},
     {"store", bench_store, "the row store beside a plain array and raw RocksDB, on one core"},
+    {"batch", bench_batch, "what a client does to a batch, beside a copy of its rows"},
     {"wire", bench_wire, "pulls and pushes between two ranks beside plain MPI and redis"},
     {"grow", bench_grow, "the row store while its table outgrows its memory"},
 };

@@ -94,6 +94,22 @@ if "$bench" wire --bench wire.bogus 2>/dev/null || "$bench" wire --in-flight 65 
     exit 1
 fi
 
+# What a client does to a batch: no allocation, and one object a line for each bench.
+"$bench" batch --json --rows 5000 --seconds 0.001 --repeats 1 --dim 12 --batch 64 900 >"$folder/lines" || {
+    echo "embps-bench batch failed"
+    exit 1
+}
+for name in split merge restore; do
+    if [ "$(grep -c "^{\"bench\": \"batch.$name\", \"dim\": 12, .*\"against\": \"copy\", \"ratio\": [0-9]" "$folder/lines")" != 4 ]; then
+        echo "not all of batch.$name"
+        exit 1
+    fi
+done
+if "$bench" batch --bench batch.bogus 2>/dev/null || "$bench" batch --dist bogus 2>/dev/null; then
+    echo "a wrong option of batch was accepted"
+    exit 1
+fi
+
 # A table that outgrows its memory: a heading and one line of ten numbers for each size.
 "$bench" grow --rows 5000 --first 1000 --dim 8 --memory 8M --batch 64 --seconds 0.001 --dir "$folder" >"$folder/csv" || {
     echo "embps-bench grow failed"
