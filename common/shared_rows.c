@@ -222,7 +222,8 @@ bool psc_shared_read(const psc_shared_map_t *map, const psc_shared_wanted_t *wan
         __atomic_load_n(&row->table, __ATOMIC_RELAXED) != wanted->table)
         return false;
     uint32_t serial = __atomic_load_n(&row->serial, __ATOMIC_ACQUIRE);
-    if (__atomic_load_n(&map->control->changing, __ATOMIC_ACQUIRE) == serial)
+    uint64_t changing = __atomic_load_n(&map->control->changing, __ATOMIC_ACQUIRE);
+    if ((uint32_t)(serial - (uint32_t)changing) < (uint32_t)(changing >> 32))
         return false;
     copy_values(out, row + 1, wanted->bytes);
     PSC_SHARED_FENCE(__ATOMIC_ACQUIRE);

@@ -4,13 +4,13 @@
  * A server keeps its rows in a memory file: a control block, then the region of rows. A worker maps
  * the file read-only and copies rows out of it, while the server goes on changing them. A record
  * has a sequence number, its `serial`, which differs after every change, and the control block says
- * which serial is being written: a sequence lock whose numbers are those of the pushes, so that a
- * change of a thousand rows begins and ends once.
+ * which serials are being written: a sequence lock whose numbers are those of the rows pushed, so
+ * that a change of a thousand rows begins and ends once.
  *
- *     writer, for each push                        reader, for each row
- *         psc_shared_begin(control, serial);           psc_shared_read(map, &row, out)
- *         for each row:                                    -> false: ask the server
- *             psc_shared_stamp(&row->serial, serial);
+ *     writer, for each push of n rows              reader, for each row
+ *         psc_shared_begin(control, serial, n);        psc_shared_read(map, &row, out)
+ *         for i of n:                                      -> false: ask the server
+ *             psc_shared_stamp(&row->serial, serial + i);
  *             ... change its values ...
  *         psc_shared_end(control);
  *
@@ -50,7 +50,8 @@ typedef struct psc_shared_control {
     uint64_t magic;
     uint64_t key; /* random: of this file */
     uint64_t rows_offset, rows_bytes;
-    _Alignas(64) uint32_t changing; /* serial of the rows that are being written; 0: none */
+    _Alignas(64) uint64_t changing; /* rows that are being written: their first serial, and in the
+                                       upper half how many serials */
     uint32_t layout;                /* grows when memory gets records of another size */
     _Alignas(64) uint64_t clock;    /* least clock of the workers; all before it is applied */
     uint32_t closed;                /* rows are not to be read any more */
@@ -136,11 +137,11 @@ static inline const psc_shared_row_t *psc_shared_row(const psc_shared_map_t *map
 
 /* ---- the writer; control NULL: nobody reads ---- */
 
-/* Rows are about to be changed and will carry this serial, which is not 0. */
-static inline void psc_shared_begin(psc_shared_control_t *control, uint32_t serial)
+/* Rows are about to be changed and will carry n serials from this one on, none of which is 0. */
+static inline void psc_shared_begin(psc_shared_control_t *control, uint32_t serial, uint32_t n)
 {
     if (control != NULL)
-        __atomic_store_n(&control->changing, serial, __ATOMIC_RELAXED);
+        __atomic_store_n(&control->changing, (uint64_t)n << 32 | serial, __ATOMIC_RELAXED);
 }
 
 /* Before the values of a row are changed. Any number of rows, also again. */

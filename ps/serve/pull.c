@@ -181,8 +181,7 @@ static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, boo
     const psp_pull_t *pull = &request->message.u.pull;
     ps_shard_release(shard, request);
     psc_status_t st = PSC_OK;
-    if (!request->located)
-        st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
+    st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
     if (st != PSC_OK)
         return st;
     const ps_space_t *space = request->space;
@@ -219,6 +218,45 @@ static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, boo
     return PSC_OK;
 }
 
+/*
+ * The usual pull at once: rows of a float32 table that are all in memory, about which nothing is
+ * asked. Tried while it is the usual one; done: request->state says so.
+ */
+static psc_status_t answer_hot(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_pull_t *pull = &request->message.u.pull;
+    ps_table_t *table = request->table;
+    bool asks = pull->want_versions || pull->versions != NULL;
+    if (!table->all_hot || request->prepared || request->exact || asks)
+        return PSC_OK;
+    psc_status_t st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
+    if (st != PSC_OK)
+        return st;
+    psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
+    psp_buffer_t *buffer;
+    uint8_t *out;
+    st = psp_pull_reply_begin(shard->options.pool, &header, table->dim, pull->n, NULL, NULL, NULL,
+                              &buffer, &out, error);
+    if (st != PSC_OK)
+        return st;
+    const ps_batch_t batch = {.table = table->number,
+                              .n = pull->n,
+                              .ids = request->space->ids,
+                              .hashes = request->space->hashes,
+                              .scan = pull->scan};
+    table->all_hot =
+        ps_store_copy_hot(shard->options.store, &batch, table->dim * sizeof(float), out);
+    if (!table->all_hot) {
+        psp_buffer_put(buffer);
+        return PSC_OK;
+    }
+    ps_shard_send(shard, request->buffer->peer, buffer);
+    shard->counters.rows_pulled += pull->n;
+    shard->counters.rows_scanned += pull->scan ? pull->n : 0;
+    request->state = PS_REQUEST_DONE;
+    return PSC_OK;
+}
+
 psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                            psc_error_t *error)
 {
@@ -239,6 +277,9 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
         request->state = PS_REQUEST_WAIT_CLOCK;
         return PSC_OK;
     }
+    st = answer_hot(shard, request, error);
+    if (st != PSC_OK || request->state == PS_REQUEST_DONE)
+        return st;
     for (;;) {
         bool ready;
         st = ps_shard_prepare(shard, request, request->exact ? PS_BATCH_WRITE : PS_BATCH_READ,
@@ -252,8 +293,12 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
         if (request->table->growth != NULL)
             absent = ps_growth_inspect(&rows, request->space->states, versions);
         if (absent == 0 || request->exact ||
-            request->created_seen == ps_shard_created(request->table))
+            request->created_seen == ps_shard_created(request->table)) {
+            request->table->all_hot = absent == 0 && !request->batch.pinned && pull->n != 0 &&
+                                      request->table->precision == PSP_F32 &&
+                                      request->table->growth == NULL;
             return answer(shard, request, absent, &rows, error);
+        }
         ps_shard_release(shard, request);
         request->exact = true;
     }

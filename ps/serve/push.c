@@ -54,21 +54,21 @@ static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     return check_values(table, push, error);
 }
 
-/* Applies a push to rows of a table, or of its companion. some: those of place 0 are left out. */
+/* Applies a push to rows of a table, or of its companion; those of place 0 are left out. */
 static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t rows,
-                             ps_rows_push_t push, bool some, psc_error_t *error)
+                             ps_rows_push_t push, psc_error_t *error)
 {
-    ps_rows_claim_t claim = {.repeated = some};
-    if (!some)
-        ps_rows_claim(&rows, &push, &claim);
-    if (claim.repeated) {
-        psc_status_t st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
+    ps_rows_claim_t claim;
+    psc_status_t st = ps_rows_reserve_firsts(&shard->merge, rows.n, error);
+    if (st != PSC_OK)
+        return st;
+    ps_rows_claim(&rows, &push, shard->merge.firsts, &claim);
+    if (claim.repeated + claim.left_out != 0) {
+        st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
         if (st != PSC_OK)
             return st;
-        shard->counters.pushes_merged += !some;
+        shard->counters.pushes_merged += claim.repeated != 0;
     }
-    if (some)
-        ps_rows_claim(&rows, &push, &claim);
     table->created += claim.created;
     shard->counters.rows_created += claim.created;
     shard->counters.rows_padded += claim.padded;
@@ -97,9 +97,9 @@ static psc_status_t apply_growing(ps_shard_t *shard, const ps_request_t *request
     ps_rows_t reached = rows->rows, shared = rows->shared;
     reached.places = growing.kept;
     shared.places = growing.redirected;
-    psc_status_t st = apply_to(shard, table, reached, *push, missed != 0, error);
+    psc_status_t st = apply_to(shard, table, reached, *push, error);
     if (st == PSC_OK && shares && missed != 0)
-        st = apply_to(shard, &table->growth->companion, shared, *push, true, error);
+        st = apply_to(shard, &table->growth->companion, shared, *push, error);
     return st;
 }
 
@@ -109,18 +109,16 @@ static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_er
     const psp_push_t *message = &request->message.u.push;
     ps_table_t *table = request->table;
     psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
-    shard->serial = (shard->serial + 1) & ~PS_ROW_LOAD_SERIAL;
-    shard->serial += shard->serial == 0; /* a fresh record's push_seq */
     ps_growth_rows_t rows = ps_shard_rows(shard, request, message->n);
     ps_rows_push_t push = {.kind = message->kind,
                            .learning_rate = message->learning_rate,
                            .step = message->step,
                            .clock = ps_growth_clock(table->growth, request->message.request.clock),
-                           .serial = shard->serial,
+                           .serial = ps_rows_take_serials(&shard->serial, message->n),
                            .values = (const float *)(const void *)message->rows};
-    psc_shared_begin(control, shard->serial);
+    psc_shared_begin(control, push.serial, (uint32_t)message->n);
     psc_status_t st = table->growth != NULL ? apply_growing(shard, request, &rows, &push, error)
-                                            : apply_to(shard, table, rows.rows, push, false, error);
+                                            : apply_to(shard, table, rows.rows, push, error);
     psc_shared_end(control);
     return st;
 }

@@ -10,13 +10,15 @@
  * 1980). There are 2^k sets of groups, set s of C columns being the groups s, s + 2^k, s + 2 * 2^k
  * and so on. To grow is to give the next set one column more: one new group at the end, and half of
  * that set's rows move one column on. When all sets have got it, C grows by one and the first set
- * is next. At 8 columns each set becomes two of 4, without a row moving: the lowest bit of the 8
+ * is next. At 16 columns each set becomes two of 8, without a row moving: the lowest bit of the 16
  * columns is the bit of the hash that chooses between the two. So the rows of a group are 9 on
- * average, 11.2 before its set is next: 7.1 bytes a row at any size. To shrink is the
- * same backwards, below 6 rows a group.
+ * average, 9.6 before its set is next: 7.1 bytes a row at any size. To shrink is the same
+ * backwards, below 6 rows a group.
  *
- * Work of an insertion or removal: its row, and one set, 4 to 8 groups, whose rows are read. So no
- * request waits for more.
+ * Work of an insertion or removal: its row, and one set, 8 to 16 groups, whose rows are read. So no
+ * request waits for more. Fewer columns would be less work, and leave more rows out of their homes:
+ * with 4 to 8 one in seven instead of one in twenty-five, and each costs several times as much to
+ * find.
  *
  * Bits of the hash: 0-13 chose the slot (all rows of a server share few of them) and are not used;
  * 14-21 the tag; from 22 upwards the set; 49-63 the column.
@@ -25,126 +27,44 @@
  * memory a page at a time while it is the last one; a full one is made a huge page (advice, then
  * MADV_COLLAPSE where the kernel knows it), which makes a search in a large index a third faster.
  *
- * A find costs two cache misses, the group and the row's header. The batch form has three passes in
- * one loop, 16 rows apart: fetch the group, fetch the header of the first row with this tag,
- * compare. Rows that are elsewhere (one in seven) are put on a list and searched for afterwards,
- * fetched ahead too. One owner thread.
+ * A find costs two cache misses, the group and the row's header: index_walk.h has the loop for
+ * many. One owner thread.
  */
 #include "ps/store/index.h"
 
 #include "common/alloc.h"
 #include "common/hash.h"
+#include "common/vectors.h"
+#include "ps/store/index_walk.h"
 
-#include <string.h>
 #include <sys/mman.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
-#define GROUP_ROWS 12
-#define SET_SHIFT 22
-#define COLUMN_SHIFT 49
-#define COLUMN_BITS (64 - COLUMN_SHIFT)
-#define COLUMNS_MAX 8u
-#define CHUNK_SHIFT 15 /* groups of a chunk */
-#define CHUNK_GROUPS ((size_t)1 << CHUNK_SHIFT)
-#define CHUNK_BYTES (CHUNK_GROUPS * sizeof(group_t))
+#define GROUP_ROWS PS_INDEX_GROUP_ROWS
+#define COLUMNS_MAX PS_INDEX_COLUMNS_MAX
+#define CHUNK_SHIFT PS_INDEX_CHUNK_SHIFT
+#define CHUNK_GROUPS PS_INDEX_CHUNK_GROUPS
+#define CHUNK_BYTES (CHUNK_GROUPS * sizeof(ps_index_group_t))
 #define PAGE_GROUPS ((size_t)64) /* 4 KiB */
 #define SLACK_PAGES 16           /* memory behind the last group that is not given back at once */
-#define AHEAD 16
-#define RING (4 * AHEAD)
-#define RUN 512
 
 #ifndef MADV_COLLAPSE
 #define MADV_COLLAPSE 25
 #endif
 
-typedef struct group {
-    uint8_t tags[GROUP_ROWS]; /* 0: empty */
-    uint16_t passed;          /* rows that found this group full and lie further on */
-    uint16_t unused;
-    ps_place_t places[GROUP_ROWS];
-} group_t;
-
-_Static_assert(sizeof(group_t) == 64, "a group is a cache line");
 _Static_assert(CHUNK_BYTES == (size_t)2 << 20, "a chunk is a huge page");
 
 /* A row whose home changes. */
-typedef struct move {
+typedef struct ps_index_move {
     uint64_t hash;
     ps_place_t place;
     uint32_t from; /* home until now */
     uint32_t at;   /* where it lies */
 } move_t;
 
-struct ps_index {
-    group_t **chunks;
-    uint8_t *base;
-    uint32_t set_mask; /* sets - 1 */
-    uint32_t set_bits; /* log2 of the number of sets */
-    uint32_t columns;  /* of sets that have not grown yet; 4 to 7, less in a small index */
-    uint32_t n_grown;  /* sets below this have one column more */
-    uint32_t n_groups; /* all sets' columns; homes are below, rows that went past may be above */
-    uint32_t n_chunks; /* there are addresses for n_chunks * CHUNK_GROUPS groups */
-    size_t
-        pages_taken; /* pages of memory, from the first group on, that may have been written to */
-    size_t count;
-    move_t *moves;
-    size_t n_moves, max_moves;
-    uint16_t table;
-};
-
-static inline uint8_t tag_of(uint64_t hash)
-{
-    uint8_t tag = (uint8_t)(hash >> 14);
-    return tag != 0 ? tag : 1;
-}
-
-static inline uint32_t set_of(const ps_index_t *index, uint64_t hash)
-{
-    return (uint32_t)(hash >> SET_SHIFT) & index->set_mask;
-}
-
-/* The home in a set of this many columns. */
-static inline uint32_t home_among(const ps_index_t *index, uint64_t hash, uint32_t columns)
-{
-    uint32_t x = (uint32_t)(hash >> COLUMN_SHIFT);
-    uint32_t column = (x * columns) >> COLUMN_BITS;
-    uint32_t half = (uint32_t)(hash >> SET_SHIFT >> index->set_bits) & 1;
-    uint32_t paired = x >> (COLUMN_BITS - 2) << 1 | half;
-    column = columns == COLUMNS_MAX ? paired : column;
-    return column << index->set_bits | set_of(index, hash);
-}
-
-static inline uint32_t home_of(const ps_index_t *index, uint64_t hash)
-{
-    return home_among(index, hash, index->columns + (set_of(index, hash) < index->n_grown));
-}
-
-static inline group_t *group_at(const ps_index_t *index, uint32_t number)
-{
-    return &index->chunks[number >> CHUNK_SHIFT][number & (CHUNK_GROUPS - 1)];
-}
-
-/* Bit i: tags[i] == tag. */
-static inline uint32_t match(const group_t *group, uint8_t tag)
-{
-#ifdef __SSE2__
-    __m128i tags = _mm_load_si128((const __m128i *)(const void *)group);
-    __m128i equal = _mm_cmpeq_epi8(tags, _mm_set1_epi8((char)tag));
-    return (uint32_t)_mm_movemask_epi8(equal) & 0xfff;
-#else
-    uint32_t bits = 0;
-    for (unsigned i = 0; i < GROUP_ROWS; i++)
-        bits |= (uint32_t)(group->tags[i] == tag) << i;
-    return bits;
-#endif
-}
-
 /* ---- memory ---- */
 
 /* 2 MiB of zeros at a multiple of 2 MiB; NULL: the system has no addresses. */
-static group_t *chunk_map(void)
+static ps_index_group_t *chunk_map(void)
 {
     uint8_t *mapping = mmap(NULL, 2 * CHUNK_BYTES, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -154,12 +74,12 @@ static group_t *chunk_map(void)
     if (before != 0)
         (void)munmap(mapping, before);
     (void)munmap(mapping + before + CHUNK_BYTES, CHUNK_BYTES - before);
-    return (group_t *)(void *)(mapping + before);
+    return (ps_index_group_t *)(void *)(mapping + before);
 }
 
 static bool chunk_add(ps_index_t *index)
 {
-    group_t **chunks =
+    ps_index_group_t **chunks =
         psc_realloc_array(index->chunks, (size_t)index->n_chunks + 1, sizeof *chunks);
     if (chunks == NULL)
         return false;
@@ -196,7 +116,7 @@ static void give_back(ps_index_t *index)
     uint32_t end = index->n_groups;
     if (index->pages_taken < end / PAGE_GROUPS + 2 * SLACK_PAGES)
         return;
-    while (group_at(index, end - 1)->passed != 0) /* rows that lie behind the last group */
+    while (ps_index_group(index, end - 1)->passed != 0) /* rows that lie behind the last group */
         end++;
     size_t keep = end / PAGE_GROUPS + SLACK_PAGES;
     if (keep >= index->pages_taken)
@@ -206,7 +126,7 @@ static void give_back(ps_index_t *index)
     size_t from = keep * PAGE_GROUPS % CHUNK_GROUPS;
     if (keep * PAGE_GROUPS < (size_t)index->n_chunks * CHUNK_GROUPS)
         (void)madvise(&index->chunks[index->n_chunks - 1][from],
-                      CHUNK_BYTES - from * sizeof(group_t), MADV_DONTNEED);
+                      CHUNK_BYTES - from * sizeof(ps_index_group_t), MADV_DONTNEED);
     index->pages_taken = keep;
 }
 
@@ -249,8 +169,9 @@ size_t ps_index_count(const ps_index_t *index)
 
 size_t ps_index_bytes(const ps_index_t *index)
 {
-    return sizeof *index + index->n_chunks * sizeof(group_t *) +
-           index->pages_taken * PAGE_GROUPS * sizeof(group_t) + index->max_moves * sizeof(move_t);
+    return sizeof *index + index->n_chunks * sizeof(ps_index_group_t *) +
+           index->pages_taken * PAGE_GROUPS * sizeof(ps_index_group_t) +
+           index->max_moves * sizeof(move_t);
 }
 
 size_t ps_index_moved(const ps_index_t *index)
@@ -262,10 +183,10 @@ size_t ps_index_moved(const ps_index_t *index)
 
 ps_place_t ps_index_find(const ps_index_t *index, uint64_t id, uint64_t hash)
 {
-    uint8_t tag = tag_of(hash);
-    for (uint32_t at = home_of(index, hash);; at++) {
-        const group_t *group = group_at(index, at);
-        for (uint32_t bits = match(group, tag); bits != 0; bits &= bits - 1) {
+    uint8_t tag = ps_index_tag(hash);
+    for (uint32_t at = ps_index_home(index, hash);; at++) {
+        const ps_index_group_t *group = ps_index_group(index, at);
+        for (uint32_t bits = ps_index_match(group, tag); bits != 0; bits &= bits - 1) {
             ps_place_t place = group->places[__builtin_ctz(bits)];
             if (ps_store_row(index->base, place)->id == id)
                 return place;
@@ -275,76 +196,25 @@ ps_place_t ps_index_find(const ps_index_t *index, uint64_t id, uint64_t hash)
     }
 }
 
-/* Rows that are not the first with their tag in their home. Returns how many are not there. */
-static size_t find_others(const ps_index_t *index, const uint64_t *ids, const uint64_t *hashes,
-                          const uint16_t *list, size_t n, ps_place_t *places_out)
+static void note_place(void *context, size_t i, ps_place_t place, ps_row_header_t *row)
 {
-    for (size_t k = 0; k < n; k++) {
-        uint64_t hash = hashes[list[k]];
-        uint32_t at = home_of(index, hash);
-        const group_t *group = group_at(index, at);
-        for (uint32_t bits = match(group, tag_of(hash)); bits != 0; bits &= bits - 1)
-            __builtin_prefetch(ps_store_row(index->base, group->places[__builtin_ctz(bits)]));
-        if (group->passed != 0)
-            __builtin_prefetch(group_at(index, at + 1));
-    }
-    for (size_t k = 0; k < n; k++) {
-        uint64_t hash = hashes[list[k]];
-        uint32_t at = home_of(index, hash);
-        if (group_at(index, at)->passed == 0)
-            continue;
-        const group_t *group = group_at(index, at + 1);
-        uint32_t bits = match(group, tag_of(hash));
-        if (bits != 0)
-            __builtin_prefetch(ps_store_row(index->base, group->places[__builtin_ctz(bits)]));
-    }
-    size_t n_missing = 0;
-    for (size_t k = 0; k < n; k++) {
-        ps_place_t place = ps_index_find(index, ids[list[k]], hashes[list[k]]);
-        places_out[list[k]] = place;
-        n_missing += place == 0;
-    }
-    return n_missing;
+    (void)row;
+    ps_place_t *places = context;
+    places[i] = place;
 }
 
-static size_t find_run(const ps_index_t *index, const uint64_t *ids, const uint64_t *hashes,
-                       size_t n, ps_place_t *places_out)
-{
-    static const ps_row_header_t nowhere;
-    const group_t *groups[RING];
-    uint16_t others[RUN];
-    size_t n_others = 0;
-    for (size_t i = 0; i < n + (size_t)2 * AHEAD; i++) {
-        if (i < n) {
-            groups[i % RING] = group_at(index, home_of(index, hashes[i]));
-            __builtin_prefetch(groups[i % RING]);
-        }
-        size_t k = i - AHEAD; /* out of range while i is small */
-        if (k < n) {
-            const group_t *group = groups[k % RING];
-            uint32_t bits = match(group, tag_of(hashes[k]));
-            ps_place_t place = bits != 0 ? group->places[__builtin_ctz(bits)] : 0;
-            places_out[k] = place;
-            __builtin_prefetch(ps_store_row(index->base, place));
-        }
-        k = i - (size_t)2 * AHEAD;
-        if (k < n) {
-            ps_place_t place = places_out[k];
-            const ps_row_header_t *row = place != 0 ? ps_store_row(index->base, place) : &nowhere;
-            others[n_others] = (uint16_t)k;
-            n_others += row->id != ids[k] || place == 0;
-        }
-    }
-    return n_others != 0 ? find_others(index, ids, hashes, others, n_others, places_out) : 0;
-}
-
+PSC_MULTIVERSION
 size_t ps_index_find_batch(const ps_index_t *index, const uint64_t *ids, const uint64_t *hashes,
                            size_t n, ps_place_t *places_out)
 {
     size_t n_missing = 0;
-    for (size_t i = 0; i < n; i += RUN) {
-        size_t size = n - i < RUN ? n - i : RUN;
-        n_missing += find_run(index, ids + i, hashes + i, size, places_out + i);
+    for (size_t i = 0; i < n; i += PS_WALK_MAX) {
+        const ps_index_walk_t walk = {.index = index,
+                                      .ids = ids + i,
+                                      .hashes = hashes + i,
+                                      .n = n - i < PS_WALK_MAX ? n - i : PS_WALK_MAX,
+                                      .n_lines = 1};
+        n_missing += ps_index_walk(&walk, note_place, places_out + i);
     }
     return n_missing;
 }
@@ -355,14 +225,14 @@ size_t ps_index_find_batch(const ps_index_t *index, const uint64_t *ids, const u
 static bool add(ps_index_t *index, uint32_t home, uint64_t hash, ps_place_t place)
 {
     uint32_t at = home, empty = 0;
-    while (reach(index, at) && (empty = match(group_at(index, at), 0)) == 0)
+    while (reach(index, at) && (empty = ps_index_match(ps_index_group(index, at), 0)) == 0)
         at++;
     if (empty == 0)
         return false;
     for (uint32_t passed = home; passed < at; passed++)
-        group_at(index, passed)->passed++;
-    group_t *group = group_at(index, at);
-    group->tags[__builtin_ctz(empty)] = tag_of(hash);
+        ps_index_group(index, passed)->passed++;
+    ps_index_group_t *group = ps_index_group(index, at);
+    group->tags[__builtin_ctz(empty)] = ps_index_tag(hash);
     group->places[__builtin_ctz(empty)] = place;
     return true;
 }
@@ -370,8 +240,8 @@ static bool add(ps_index_t *index, uint32_t home, uint64_t hash, ps_place_t plac
 /* Takes a row of this home out of the group at which it lies; false: it does not lie there. */
 static bool take_out(ps_index_t *index, uint32_t home, uint32_t at, uint64_t hash, ps_place_t place)
 {
-    group_t *group = group_at(index, at);
-    uint32_t bits = match(group, tag_of(hash));
+    ps_index_group_t *group = ps_index_group(index, at);
+    uint32_t bits = ps_index_match(group, ps_index_tag(hash));
     while (bits != 0 && group->places[__builtin_ctz(bits)] != place)
         bits &= bits - 1;
     if (bits == 0)
@@ -379,7 +249,7 @@ static bool take_out(ps_index_t *index, uint32_t home, uint32_t at, uint64_t has
     group->tags[__builtin_ctz(bits)] = 0;
     group->places[__builtin_ctz(bits)] = 0;
     for (uint32_t passed = home; passed < at; passed++)
-        group_at(index, passed)->passed--;
+        ps_index_group(index, passed)->passed--;
     return true;
 }
 
@@ -400,7 +270,7 @@ static bool note_move(ps_index_t *index, move_t move)
 static void fetch_groups(const ps_index_t *index, uint32_t set, uint32_t columns)
 {
     for (uint32_t c = 0; c < columns; c++) {
-        const group_t *group = group_at(index, c << index->set_bits | set);
+        const ps_index_group_t *group = ps_index_group(index, c << index->set_bits | set);
         __builtin_prefetch(group);
         __builtin_prefetch(group + 1); /* it has rows that went past in two of five cases */
     }
@@ -410,10 +280,10 @@ static void fetch_groups(const ps_index_t *index, uint32_t set, uint32_t columns
 static void fetch_rows(const ps_index_t *index, uint32_t set, uint32_t columns)
 {
     for (uint32_t c = 0; c < columns; c++) {
-        const group_t *group;
+        const ps_index_group_t *group;
         uint32_t at = c << index->set_bits | set;
         do {
-            group = group_at(index, at++);
+            group = ps_index_group(index, at++);
             for (unsigned i = 0; i < GROUP_ROWS; i++) /* of empty places: harmless */
                 __builtin_prefetch(ps_store_row(index->base, group->places[i]));
         } while (group->passed != 0);
@@ -421,24 +291,28 @@ static void fetch_rows(const ps_index_t *index, uint32_t set, uint32_t columns)
 }
 
 /*
- * Notes the rows of a set whose home is another when it has new_columns. False: no memory.
+ * Notes the rows of a set whose home is another when it has new_columns, and those that are not in
+ * their home: there may be room for them now. False: no memory.
  */
 static bool note_moves(ps_index_t *index, uint32_t set, uint32_t columns, uint32_t new_columns)
 {
     index->n_moves = 0;
     for (uint32_t c = 0; c < columns; c++) {
         uint32_t home = c << index->set_bits | set;
-        const group_t *group;
+        const ps_index_group_t *group;
         uint32_t at = home;
         do {
-            group = group_at(index, at);
+            group = ps_index_group(index, at);
             for (unsigned i = 0; i < GROUP_ROWS; i++) {
                 if (group->tags[i] == 0)
                     continue;
                 ps_place_t place = group->places[i];
                 uint64_t hash = psc_row_hash(index->table, ps_store_row(index->base, place)->id);
-                if (home_of(index, hash) == home && home_among(index, hash, new_columns) != home &&
-                    !note_move(index,
+                if (ps_index_home(index, hash) != home)
+                    continue;
+                if (at == home && ps_index_home_among(index, hash, new_columns) == home)
+                    continue;
+                if (!note_move(index,
                                (move_t){.hash = hash, .place = place, .from = home, .at = at}))
                     return false;
             }
@@ -459,7 +333,7 @@ static bool rehome(ps_index_t *index, uint32_t set, uint32_t columns, uint32_t n
         return false;
     /* Behind the last group there may be full ones already, and each row could lie there. */
     uint32_t end = index->n_groups;
-    while (group_at(index, end - 1)->passed != 0)
+    while (ps_index_group(index, end - 1)->passed != 0)
         end++;
     if (!reach(index, end + (uint32_t)(index->n_moves / GROUP_ROWS) + 1))
         return false;
@@ -469,8 +343,8 @@ static bool rehome(ps_index_t *index, uint32_t set, uint32_t columns, uint32_t n
     }
     for (size_t i = 0; i < index->n_moves; i++) {
         const move_t *move = &index->moves[i];
-        PSC_BUG_ON(
-            !add(index, home_among(index, move->hash, new_columns), move->hash, move->place));
+        PSC_BUG_ON(!add(index, ps_index_home_among(index, move->hash, new_columns), move->hash,
+                        move->place));
     }
     return true;
 }
@@ -525,7 +399,7 @@ psc_status_t ps_index_insert(ps_index_t *index, uint64_t hash, ps_place_t place,
 {
     index->n_moves = 0;
     bool full = index->count >= 9 * (size_t)index->n_groups;
-    if ((full && !grow(index)) || !add(index, home_of(index, hash), hash, place))
+    if ((full && !grow(index)) || !add(index, ps_index_home(index, hash), hash, place))
         return psc_error_set(error, PSC_NO_MEMORY,
                              "out of memory for the index of table %u at %zu rows",
                              (unsigned)index->table, index->count);
@@ -536,9 +410,9 @@ psc_status_t ps_index_insert(ps_index_t *index, uint64_t hash, ps_place_t place,
 void ps_index_remove(ps_index_t *index, uint64_t hash, ps_place_t place)
 {
     index->n_moves = 0;
-    uint32_t home = home_of(index, hash);
+    uint32_t home = ps_index_home(index, hash);
     for (uint32_t at = home; !take_out(index, home, at, hash, place); at++)
-        PSC_BUG_ON(group_at(index, at)->passed == 0);
+        PSC_BUG_ON(ps_index_group(index, at)->passed == 0);
     index->count--;
     if (index->n_groups > 1 && index->count < 6 * (size_t)index->n_groups)
         shrink(index);

@@ -40,6 +40,7 @@
 #include "common/alloc.h"
 #include "common/hash.h"
 #include "common/slots.h"
+#include "ps/store/find.h"
 #include "ps/store/room.h"
 #include "ps/store/share.h"
 #include "ps/store/sweep.h"
@@ -50,7 +51,6 @@
 #define MAX_BATCH 8192
 #define BATCH_SHARE 8
 #define WRITE_JOBS 4
-#define FIND_RUN 256
 /* A full region and its index: what places can tell apart. More memory is left unused. */
 #define ROWS_MAX (PS_SLAB_MAX_REGION + PS_SLAB_MAX_REGION / 4)
 
@@ -316,50 +316,6 @@ static uint64_t job_of(const ps_store_t *store, const ps_row_header_t *loading)
     return finished + ((((uint64_t)loading->flags >> PS_STORE_JOB_SHIFT) - finished) & JOB_MASK);
 }
 
-/*
- * Tells the policy of the rows found from `first` to `end`; of a READ batch takes out those that
- * are known absent. Returns whether any row found must be pinned: it is not there yet, or there
- * only as long as it is pinned.
- */
-static bool touch_found(ps_store_t *store, ps_batch_t *batch, size_t first, size_t end)
-{
-    bool must_pin = false;
-    for (size_t i = first; i < end; i++) {
-        if (batch->places[i] == 0)
-            continue;
-        ps_row_header_t *row = ps_store_row(store->base, batch->places[i]);
-        if (!batch->scan) {
-            ps_evict_touch(row);
-            if ((row->flags & PS_ROW_SCAN) != 0)
-                row->flags &= (uint16_t)~PS_ROW_SCAN;
-        }
-        if (row->state == PS_ROW_PRESENT && (row->flags & PS_ROW_SCAN) == 0)
-            continue;
-        if (row->state == PS_ROW_ABSENT && batch->mode == PS_BATCH_READ)
-            batch->places[i] = 0;
-        else
-            must_pin = true;
-    }
-    return must_pin;
-}
-
-/* Looks all rows up, a run at a time, so that their headers are still in the caches when they are
- * touched. Returns how many are not in memory. */
-static size_t find_rows(ps_store_t *store, const ps_store_table_t *table, ps_batch_t *batch,
-                        bool *must_pin_out)
-{
-    size_t n_missing = 0;
-    bool must_pin = false;
-    for (size_t first = 0; first < batch->n; first += FIND_RUN) {
-        size_t n = batch->n - first < FIND_RUN ? batch->n - first : FIND_RUN;
-        n_missing += ps_index_find_batch(table->index, batch->ids + first, batch->hashes + first, n,
-                                         batch->places + first);
-        must_pin |= touch_found(store, batch, first, first + n);
-    }
-    *must_pin_out = must_pin;
-    return n_missing;
-}
-
 static psc_status_t pin_found(ps_store_t *store, ps_batch_t *batch, psc_error_t *error)
 {
     for (size_t i = 0; i < batch->n; i++) {
@@ -439,7 +395,7 @@ static psc_status_t create_missing(ps_store_t *store, const ps_store_table_t *ta
         }
         ps_row_header_t *row = ps_store_row(store->base, place);
         if (batch->mode == PS_BATCH_READ && row->state == PS_ROW_ABSENT)
-            continue; /* of another batch, and taken out by touch_found */
+            continue; /* of another batch, and taken out when it was found */
         if (batch->pinned && !pin(row))
             return too_many_pins(error);
         batch->places[i] = place;
@@ -516,7 +472,7 @@ psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch, psc_error_t 
         return st;
     ps_room_trim(store);
     bool must_pin;
-    size_t n_missing = find_rows(store, table, batch, &must_pin);
+    size_t n_missing = ps_find_rows(store, table, batch, &must_pin);
     if (n_missing != 0 && !must_pin)
         must_pin = !table->cold_empty ||
                    (batch->mode == PS_BATCH_WRITE && !ps_room_has(store, table, n_missing));

@@ -49,8 +49,8 @@ typedef enum ps_row_state {
 /* In front of every row's floats, in memory and on disk (little-endian). 32 bytes. */
 typedef struct ps_row_header {
     uint64_t id;
-    uint32_t version;      /* grows by one with every change of the row */
-    uint32_t push_seq;     /* serial number of the last push that touched it, or of its load */
+    uint32_t version;  /* grows by one with every change of the row */
+    uint32_t push_seq; /* serial number of the last pushed row that changed it, or of its load */
     uint32_t update_count; /* optimizer updates so far */
     uint32_t last_clock;   /* clock of the last push */
     uint16_t table;
@@ -159,6 +159,16 @@ size_t ps_store_peek(ps_store_t *store, uint16_t table, const uint64_t *ids, con
                      size_t n, ps_place_t *places_out, uint8_t *late_out);
 
 /*
+ * The short way to read rows that are all in memory: copies the first `bytes` behind the header of
+ * each row of a batch (table, ids, hashes, n and scan are looked at) to out, one row behind the
+ * other, as a READ batch that is prepared, used and released at once would. False: it takes that
+ * long way, since a row is not in memory or the store has failed; out is undefined, and nothing
+ * else happened but that the policy may have learnt of some rows. Takes no time but for the rows;
+ * bytes: a multiple of 4, no more than rows of the table have.
+ */
+bool ps_store_copy_hot(ps_store_t *store, const ps_batch_t *batch, size_t bytes, void *out);
+
+/*
  * Removes the rows of a ready WRITE batch, from memory and from the cold tier: they are ABSENT now,
  * as if they had never been, and go with the release unless they are made new. Errors: BUSY (some
  * may be removed already: call again after progress; needs no other batch to end); as prepare, once
@@ -202,9 +212,9 @@ static inline float *ps_row_floats(ps_row_header_t *row)
 #define PS_ROW_LOAD_SERIAL UINT32_C(0x80000000)
 
 /*
- * A push of this serial is about to change the row's values: to be called before, for each row,
- * between psc_shared_begin and psc_shared_end of the control block. Readers of shared rows see by
- * it that what they copied is not to be used (common/shared_rows.h).
+ * The pushed row of this serial is about to change the row's values: to be called before, for each
+ * row, between psc_shared_begin and psc_shared_end of the control block. Readers of shared rows see
+ * by it that what they copied is not to be used (common/shared_rows.h).
  */
 static inline void ps_store_begin_change(ps_row_header_t *row, uint32_t serial)
 {

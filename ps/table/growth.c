@@ -21,7 +21,6 @@
 
 #include "common/alloc.h"
 #include "common/hash.h"
-#include "ps/table/rows_fetch.h"
 
 #include <string.h>
 
@@ -222,12 +221,14 @@ size_t ps_growth_inspect(const ps_growth_rows_t *rows, uint8_t *states, uint32_t
 /* ---- push ---- */
 
 /* A record becomes a row without a past: its own initial value, fresh state, counts of 0. */
-static void begin(const ps_growth_rows_t *rows, size_t i, ps_row_header_t *row)
+static void begin(const ps_growth_rows_t *rows, const ps_rows_push_t *push, size_t i,
+                  ps_row_header_t *row)
 {
     const ps_table_t *table = rows->rows.table;
     const ps_growth_t *growth = table->growth;
+    ps_store_begin_change(row, push->serial + (uint32_t)i);
     ps_row_begin(table, rows->rows.scratch, row);
-    row->version = row->push_seq = row->update_count = 0;
+    row->version = row->update_count = 0;
     row->last_clock = ps_growth_clock(growth, 0);
     if (row->state == PS_ROW_ABSENT)
         ps_store_mark_new(rows->rows.store, row);
@@ -260,14 +261,14 @@ static bool is_admitted(const ps_growth_rows_t *rows, const ps_rows_push_t *push
     *warm_out = false;
     if (push->kind == PSP_PUSH_ASSIGN || !counts_sightings(table, row->id))
         return true;
-    if (row->push_seq == push->serial) /* again in this push */
+    if (ps_rows_first(row, push, rows->rows.ids, i) != i) /* again in this push */
         return false;
     size_t slot = slot_of(growth, rows->hashes[i]);
     if (ps_sketch_count(growth->sketch, slot, rows->hashes[i]) >= table->admit_after)
         return true;
     *warm_out = ps_sketch_add(growth->sketch, slot, rows->hashes[i]) >= table->admit_after;
     if (!*warm_out)
-        row->push_seq = push->serial;
+        row->push_seq = push->serial + (uint32_t)i;
     return *warm_out;
 }
 
@@ -291,7 +292,7 @@ static bool admit_row(const ps_growth_rows_t *rows, const ps_rows_push_t *push, 
         *created += 1;
     else
         return false;
-    begin(rows, i, row);
+    begin(rows, push, i, row);
     if (warm && rows->shared.n != 0)
         warm_start(rows, i, row);
     return true;

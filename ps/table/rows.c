@@ -3,15 +3,16 @@
  * which rows are there, and the gather of their weights into a reply.
  *
  * Rows lie anywhere in a region far larger than the caches, so every loop fetches ahead: 16 headers
- * where a header is all it reads, 8 rows where it reads weights (rows_fetch.h). Which loop gathers
- * is chosen once a pull, so that the usual one, of rows that are all there, decides nothing per
- * row. Cost: one cache line a row to inspect it, its weights to gather it. Threads: the owner's.
+ * where a header is all it reads, 8 rows where it reads weights (ps/store/fetch.h). Which loop
+ * gathers is chosen once a pull, so that the usual one, of rows that are all there, decides nothing
+ * per row. Cost: one cache line a row to inspect it, its weights to gather it. Threads: the
+ * owner's.
  */
 #include "ps/table/rows.h"
 
 #include "common/vectors.h"
+#include "ps/store/fetch.h"
 #include "ps/table/row_values.h"
-#include "ps/table/rows_fetch.h"
 
 #include <string.h>
 
@@ -64,10 +65,10 @@ static inline void gather_present(const ps_rows_t *rows, uint8_t *out, bool plai
     const ps_table_t *table = rows->table;
     uint8_t *base = ps_store_base(rows->store);
     size_t bytes = table->dim * sizeof(float);
-    size_t touched = sizeof(ps_row_header_t) + table->weight_bytes;
+    size_t n_lines = ps_rows_lines(table, table->weight_bytes);
     for (size_t i = 0; i < rows->n; i++) {
         if (i + PS_ROWS_AHEAD < rows->n)
-            ps_row_fetch(base, rows->places[i + PS_ROWS_AHEAD], touched);
+            ps_fetch_record(base, rows->places[i + PS_ROWS_AHEAD], n_lines, false);
         const ps_row_header_t *row = ps_store_row(base, rows->places[i]);
         if (plain)
             memcpy(out + i * bytes, row + 1, bytes);
@@ -81,10 +82,10 @@ static void gather_mixed(const ps_rows_t *rows, const uint8_t *states, uint8_t *
     const ps_table_t *table = rows->table;
     uint8_t *base = ps_store_base(rows->store);
     size_t bytes = table->dim * sizeof(float);
-    size_t touched = sizeof(ps_row_header_t) + table->weight_bytes;
+    size_t n_lines = ps_rows_lines(table, table->weight_bytes);
     for (size_t i = 0; i < rows->n; i++) {
         if (i + PS_ROWS_AHEAD < rows->n)
-            ps_row_fetch(base, rows->places[i + PS_ROWS_AHEAD], touched);
+            ps_fetch_record(base, rows->places[i + PS_ROWS_AHEAD], n_lines, false);
         if (states[i] == PSP_ROW_PRESENT)
             ps_row_read(table, ps_store_row(base, rows->places[i]), out + i * bytes);
         else

@@ -2,42 +2,54 @@
  * Duplicates of a push: the same push with distinct ids.
  *
  * An optimizer has to see each row once, with the sum of its gradients. Clients sum before they
- * send, so this path is for foreign ones. Floats are added one by one in the order of the message,
- * whatever the vector width. Places tell rows apart (an id of a prepared batch has one); they are
- * found in a table of twice as many buckets. Values of a row that occurs once stay in the message;
- * the first that comes again is copied, and the others are added to the copy. Cost: a hashed
- * look-up a row, and the values of duplicates. Threads: the owner's.
+ * send, so this is for foreign ones, but those may send what a batch of tokens is: a third of it
+ * duplicates. Floats are added one by one in the order of the message, whatever the vector width.
+ * Which rows are duplicates of which, ps_rows_claim has found. Values of a row that occurs once
+ * stay in the message; the first that comes again is copied, and the others are added to the copy.
+ * Cost: the values of duplicates. Threads: the owner's.
  */
 #include "ps/table/rows.h"
 
 #include "common/alloc.h"
-#include "common/hash.h"
 #include "common/vectors.h"
 
 #include <string.h>
 
+psc_status_t ps_rows_reserve_firsts(ps_rows_merge_space_t *space, size_t n, psc_error_t *error)
+{
+    if (n <= space->n)
+        return PSC_OK;
+    psc_free(space->firsts);
+    space->n = 0;
+    space->firsts = psc_alloc_array(n, sizeof *space->firsts);
+    if (space->firsts == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a push of %zu rows", n);
+    space->n = n;
+    return PSC_OK;
+}
+
 static psc_status_t grow(ps_rows_merge_space_t *space, size_t n, size_t n_floats,
                          psc_error_t *error)
 {
-    if (n > space->n || n_floats > space->n_floats) {
-        size_t n_buckets = 64;
-        while (n_buckets < 2 * n)
-            n_buckets *= 2;
-        ps_rows_merge_space_clear(space);
-        space->buckets = psc_alloc_array(n_buckets, sizeof *space->buckets);
-        space->ids = psc_alloc_array(n, sizeof *space->ids);
-        space->places = psc_alloc_array(n, sizeof *space->places);
-        space->row_values = psc_alloc_array(n, sizeof *space->row_values);
-        space->sums = psc_alloc_array(n_floats, sizeof *space->sums);
-        if (space->buckets == NULL || space->ids == NULL || space->places == NULL ||
-            space->row_values == NULL || space->sums == NULL) {
-            ps_rows_merge_space_clear(space);
-            return psc_error_set(error, PSC_NO_MEMORY,
-                                 "out of memory for a push of %zu rows with duplicates", n);
-        }
-        space->n = n;
-        space->n_floats = n_floats;
-    }
+    if (n <= space->n_merged && n_floats <= space->n_floats)
+        return PSC_OK;
+    psc_free(space->ids);
+    psc_free(space->places);
+    psc_free(space->row_values);
+    psc_free(space->merged);
+    psc_free(space->sums);
+    space->n_merged = space->n_floats = 0;
+    space->ids = psc_alloc_array(n, sizeof *space->ids);
+    space->places = psc_alloc_array(n, sizeof *space->places);
+    space->row_values = psc_alloc_array(n, sizeof *space->row_values);
+    space->merged = psc_alloc_array(n, sizeof *space->merged);
+    space->sums = psc_alloc_array(n_floats, sizeof *space->sums);
+    if (space->ids == NULL || space->places == NULL || space->row_values == NULL ||
+        space->merged == NULL || space->sums == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY,
+                             "out of memory for a push of %zu rows with duplicates", n);
+    space->n_merged = n;
+    space->n_floats = n_floats;
     return PSC_OK;
 }
 
@@ -65,31 +77,22 @@ psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
     psc_status_t st = grow(space, rows->n, (rows->n / 2 + 1) * dim, error);
     if (st != PSC_OK)
         return st;
-    size_t n_buckets = 64;
-    while (n_buckets < 2 * rows->n)
-        n_buckets *= 2;
-    memset(space->buckets, 0xff, n_buckets * sizeof *space->buckets);
     size_t n = 0;
     size_t n_sums = 0;
     for (size_t i = 0; i < rows->n; i++) {
-        if (rows->places[i] == 0)
-            continue;
         const float *values = push->values + i * dim;
-        size_t bucket = (size_t)psc_mix64(rows->places[i]) & (n_buckets - 1);
-        while (space->buckets[bucket] != UINT32_MAX &&
-               space->places[space->buckets[bucket]] != rows->places[i])
-            bucket = (bucket + 1) & (n_buckets - 1);
-        size_t row = space->buckets[bucket];
-        if (row == UINT32_MAX) {
-            space->buckets[bucket] = (uint32_t)n;
+        size_t first = space->firsts[i];
+        if (first == i) {
             space->places[n] = rows->places[i];
             space->ids[n] = rows->ids[i];
             space->row_values[n] = values;
-            n++;
+            space->merged[i] = (uint32_t)n++;
+        } else if (first == PS_ROWS_NONE) {
+            continue;
         } else if (push->kind == PSP_PUSH_ASSIGN) {
-            space->row_values[row] = values;
+            space->row_values[space->merged[first]] = values;
         } else {
-            add(space, row, values, dim, &n_sums);
+            add(space, space->merged[first], values, dim, &n_sums);
         }
     }
     *merged_out = (ps_rows_t){.table = rows->table,
@@ -106,10 +109,11 @@ psc_status_t ps_rows_merge(const ps_rows_t *rows, const ps_rows_push_t *push,
 
 void ps_rows_merge_space_clear(ps_rows_merge_space_t *space)
 {
-    psc_free(space->buckets);
+    psc_free(space->firsts);
     psc_free(space->ids);
     psc_free(space->places);
     psc_free(space->row_values);
+    psc_free(space->merged);
     psc_free(space->sums);
     *space = (ps_rows_merge_space_t){0};
 }

@@ -55,6 +55,7 @@ typedef struct ps_table {
 
     size_t max_rows;          /* of one pull or push */
     uint64_t created;         /* rows that came into being; a waiting pull compares it */
+    bool all_hot;             /* the last pull found all its rows in memory: the next may, too */
     struct ps_growth *growth; /* of admission and expiry; NULL: with neither (growth.h) */
 } ps_table_t;
 

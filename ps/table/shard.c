@@ -188,6 +188,8 @@ psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number, uint3
 psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request, const uint8_t *ids, size_t n,
                              psc_error_t *error)
 {
+    if (request->located)
+        return PSC_OK;
     const ps_growth_t *growth = request->table->growth;
     psc_status_t st = ps_request_reserve(&shard->requests, &request->space, n, error);
     if (st == PSC_OK && ps_growth_shares(growth))
@@ -277,7 +279,7 @@ psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request, ps_batch
 {
     psc_status_t st;
     *ready_out = false;
-    if (!request->located && (st = ps_shard_locate(shard, request, ids, n, error)) != PSC_OK)
+    if ((st = ps_shard_locate(shard, request, ids, n, error)) != PSC_OK)
         return st;
     if (n == 0) {
         *ready_out = true;

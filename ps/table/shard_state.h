@@ -48,7 +48,7 @@ struct ps_shard {
     ps_table_t **tables; /* by number; 0 is not used */
     uint32_t n_tables;   /* the numbers below exist */
     ps_row_scratch_t scratch_row;
-    uint32_t serial; /* of the last push */
+    uint32_t serial; /* see ps_rows_take_serials */
     ps_rows_merge_space_t merge;
     ps_request_t *starving; /* no other request may take room before this one; or NULL */
     bool room_changed;      /* pins were released since waiting requests were tried */
@@ -108,15 +108,15 @@ PSC_MUST_CHECK psc_status_t ps_shard_end_clock(ps_shard_t *shard, psc_error_t *e
 /* The pushes that are being applied are done with, applied or not. */
 void ps_shard_end_sum(ps_shard_t *shard);
 
-/* Copies and hashes the ids of a request. Errors: INVALID_ARGUMENT (an id of another server),
- * NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request,
-                                            const uint8_t *ids, size_t n, psc_error_t *error);
-
 /* Table of a pull or push. Errors: NOT_FOUND, MISMATCH (another epoch). */
 PSC_MUST_CHECK psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number,
                                                 uint32_t epoch, ps_table_t **table_out,
                                                 psc_error_t *error);
+
+/* Copies the ids of a request out of its message into request->space, and hashes them; once.
+ * Errors: INVALID_ARGUMENT (an id of another server), NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request,
+                                            const uint8_t *ids, size_t n, psc_error_t *error);
 
 /*
  * Prepares the rows of a request. *ready_out false: request->state says what it waits for; call

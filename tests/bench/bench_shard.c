@@ -35,6 +35,7 @@ struct bench_shard {
     uint8_t *states;
     ps_row_scratch_t scratch;
     ps_rows_merge_space_t merge;
+    bool all_hot; /* as far as the last pull says */
 };
 
 static void wake(void *context)
@@ -170,9 +171,8 @@ static psc_status_t wait_for_io(bench_shard_t *shard, psc_error_t *error)
     return ps_store_poll(shard->store, &progress, error);
 }
 
-/* Locates the rows and has them in memory. */
-static psc_status_t prepare(bench_shard_t *shard, ps_batch_t *batch, const uint64_t *ids, size_t n,
-                            psc_error_t *error)
+/* Finds out where the rows belong. */
+static void locate(bench_shard_t *shard, ps_batch_t *batch, const uint64_t *ids, size_t n)
 {
     (void)ps_rows_locate((const uint8_t *)ids, n, BENCH_TABLE, &shard->map, 0, shard->ids,
                          shard->hashes);
@@ -181,6 +181,11 @@ static psc_status_t prepare(bench_shard_t *shard, ps_batch_t *batch, const uint6
     batch->ids = shard->ids;
     batch->hashes = shard->hashes;
     batch->places = shard->places;
+}
+
+/* Has the rows of a located batch in memory. */
+static psc_status_t prepare(bench_shard_t *shard, ps_batch_t *batch, psc_error_t *error)
+{
     psc_status_t st;
     while ((st = ps_store_prepare(shard->store, batch, error)) == PSC_BUSY) {
         if ((st = wait_for_io(shard, error)) != PSC_OK)
@@ -208,7 +213,12 @@ psc_status_t bench_shard_pull(bench_shard_t *shard, const uint64_t *ids, size_t 
     for (size_t from = 0, part; from < n; from += part) {
         part = n - from < shard->max_batch ? n - from : shard->max_batch;
         ps_batch_t batch = {.mode = PS_BATCH_READ};
-        psc_status_t st = prepare(shard, &batch, ids + from, part, error);
+        locate(shard, &batch, ids + from, part);
+        if (shard->all_hot &&
+            ps_store_copy_hot(shard->store, &batch, shard->table.dim * sizeof(float),
+                              out + from * shard->table.dim))
+            continue;
+        psc_status_t st = prepare(shard, &batch, error);
         if (st != PSC_OK)
             return st;
         ps_rows_t rows = rows_of(shard, part);
@@ -216,6 +226,7 @@ psc_status_t bench_shard_pull(bench_shard_t *shard, const uint64_t *ids, size_t 
         ps_rows_gather(&rows, absent != 0 ? shard->states : NULL,
                        (uint8_t *)(out + from * shard->table.dim));
         *absent_out += absent;
+        shard->all_hot = absent == 0 && batch.ticket == 0;
         ps_store_release(shard->store, &batch);
     }
     return PSC_OK;
@@ -224,14 +235,15 @@ psc_status_t bench_shard_pull(bench_shard_t *shard, const uint64_t *ids, size_t 
 static psc_status_t apply(bench_shard_t *shard, size_t n, ps_rows_push_t push, psc_error_t *error)
 {
     ps_rows_t rows = rows_of(shard, n);
-    if (++shard->serial == 0)
-        shard->serial = 1;
-    push.serial = shard->serial;
+    push.serial = ps_rows_take_serials(&shard->serial, n);
     push.step = ++shard->step;
     ps_rows_claim_t claim;
-    ps_rows_claim(&rows, &push, &claim);
-    if (claim.repeated) {
-        psc_status_t st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
+    psc_status_t st = ps_rows_reserve_firsts(&shard->merge, n, error);
+    if (st != PSC_OK)
+        return st;
+    ps_rows_claim(&rows, &push, shard->merge.firsts, &claim);
+    if (claim.repeated != 0) {
+        st = ps_rows_merge(&rows, &push, &shard->merge, &rows, &push, error);
         if (st != PSC_OK)
             return st;
     }
@@ -249,7 +261,8 @@ psc_status_t bench_shard_push(bench_shard_t *shard, psp_push_kind_t kind, const 
         if (ps_rows_find_nonfinite(part_values, part, (uint32_t)dim) != part)
             return psc_error_set(error, PSC_INVALID_ARGUMENT, "a value that is not finite");
         ps_batch_t batch = {.mode = PS_BATCH_WRITE};
-        psc_status_t st = prepare(shard, &batch, ids + from, part, error);
+        locate(shard, &batch, ids + from, part);
+        psc_status_t st = prepare(shard, &batch, error);
         if (st != PSC_OK)
             return st;
         ps_rows_push_t push = {

@@ -122,7 +122,7 @@ static void push(ps_store_t *store, test_request_t *request, uint16_t table, siz
     psc_shared_control_t *control = ps_store_shared_control(store);
     test_request_set(request, table, PS_BATCH_WRITE, n);
     assert_int_equal(test_prepare(store, request, &error), PSC_OK);
-    psc_shared_begin(control, serial);
+    psc_shared_begin(control, serial, 1);
     for (size_t i = 0; i < n; i++) {
         ps_row_header_t *row = ps_store_row(ps_store_base(store), request->places[i]);
         uint32_t value = value_of(request->ids[i], ++counts[table][request->ids[i]]);
@@ -268,7 +268,7 @@ static void a_map_outlives_its_store_and_says_that_it_is_over(void **state)
     wanted.table = 2;
     assert_false(psc_shared_read(&map, &wanted, row));
     wanted.table = 1;
-    psc_shared_begin(file->control, 2);
+    psc_shared_begin(file->control, 2, 1);
     assert_true(psc_shared_read(&map, &wanted, row));
     ps_store_begin_change(ps_store_row(ps_store_base(store), wanted.place), 2);
     assert_false(psc_shared_read(&map, &wanted, row));

@@ -241,6 +241,12 @@ static void oracle_push_all(world_t *w, psp_push_kind_t kind, const size_t *inde
 
 /* ---- both ---- */
 
+static void claim(world_t *w, const ps_rows_t *rows, const ps_rows_push_t *message)
+{
+    assert_int_equal(ps_rows_reserve_firsts(&w->merge, rows->n, NULL), PSC_OK);
+    ps_rows_claim(rows, message, w->merge.firsts, &w->claim);
+}
+
 static void push(world_t *w, psp_push_kind_t kind, const size_t *indexes, size_t n,
                  const float *values, float rate, uint64_t step)
 {
@@ -249,10 +255,10 @@ static void push(world_t *w, psp_push_kind_t kind, const size_t *indexes, size_t
                               .learning_rate = rate,
                               .step = step,
                               .clock = 7,
-                              .serial = ++w->serial,
+                              .serial = ps_rows_take_serials(&w->serial, n),
                               .values = values};
-    ps_rows_claim(&rows, &message, &w->claim);
-    if (w->claim.repeated)
+    claim(w, &rows, &message);
+    if (w->claim.repeated != 0)
         assert_int_equal(ps_rows_merge(&rows, &message, &w->merge, &rows, &message, NULL), PSC_OK);
     ps_rows_apply(&rows, &message);
     ps_store_release(w->store, &w->request.batch);
@@ -404,7 +410,7 @@ static void a_norm_beyond_floats_is_clipped_all_the_same(void **unused)
     const size_t index = 2;
     ps_rows_t rows = prepare(&w, PS_BATCH_WRITE, &index, 1);
     ps_rows_push_t message = {.learning_rate = 1.0f, .step = 1, .serial = 1, .values = huge};
-    ps_rows_claim(&rows, &message, &w.claim);
+    claim(&w, &rows, &message);
     ps_rows_apply(&rows, &message);
     ps_store_release(w.store, &w.request.batch);
     float got[4];
@@ -416,7 +422,7 @@ static void a_norm_beyond_floats_is_clipped_all_the_same(void **unused)
     rows = prepare(&w, PS_BATCH_WRITE, twice, 2);
     message.serial = 2;
     message.values = sums;
-    ps_rows_claim(&rows, &message, &w.claim);
+    claim(&w, &rows, &message);
     assert_int_equal(ps_rows_merge(&rows, &message, &w.merge, &rows, &message, NULL), PSC_OK);
     ps_rows_apply(&rows, &message);
     ps_store_release(w.store, &w.request.batch);
