@@ -42,6 +42,8 @@ class Run:
     vectors: pathlib.Path
     whole_s: float     # wall time of the whole process
     training_s: float  # of its training alone
+    bytes_out: int = 0  # of messages of the training, of one worker; embps alone
+    bytes_in: int = 0
 
 
 @dataclasses.dataclass
@@ -119,11 +121,13 @@ def trainer_arguments(corpus, settings, vectors, log):
             "--alpha", settings.alpha, "--seed", settings.seed, "--log-json", log, "--quiet"]
 
 
-def run_embps(build, servers, workers, corpus, settings, folder, cores=None, threads=None):
-    """servers 0: local, with that many threads (None: a thread for each core)."""
+def run_embps(build, servers, workers, corpus, settings, folder, cores=None, threads=None,
+              options=()):
+    """servers 0: local, with that many threads (None: a thread for each core). options: more of the
+    trainer's."""
     vectors, log, tables = folder / "vectors.txt", folder / "log.json", folder / "tables"
     shutil.rmtree(tables, ignore_errors=True)
-    arguments = trainer_arguments(corpus, settings, vectors, log)
+    arguments = [*trainer_arguments(corpus, settings, vectors, log), *options]
     if servers == 0:
         command = [build / "embps-train", *arguments, "--local", "--data", tables, "--memory",
                    settings.memory, *(["--threads", threads] if threads else [])]
@@ -137,7 +141,7 @@ def run_embps(build, servers, workers, corpus, settings, folder, cores=None, thr
     shutil.rmtree(tables, ignore_errors=True)
     if last["event"] != "done":
         sys.exit(f"{log} does not end with the training's end")
-    return Run(vectors, whole_s, last["time_s"])
+    return Run(vectors, whole_s, last["time_s"], last["bytes_out"], last["bytes_in"])
 
 
 GENSIM_PROGRAM = """
@@ -199,6 +203,25 @@ def run_fasttext(threads, corpus, settings, folder, cores=None):
     if process.returncode != 0 or begun is None or ended is None:
         sys.exit(f"fasttext failed with {process.returncode}: {said.decode(errors='replace')}")
     return Run(output.with_suffix(".vec"), whole_s, ended - begun)
+
+
+# Test -> file below eval/.
+SIMILARITY = {"ws353": "EN-WS-353-ALL.txt", "men": "EN-MEN-TR-3k.txt",
+              "simlex": "EN-SIMLEX-999.txt"}
+ANALOGY = {"analogy": "questions-words.txt"}
+
+
+def evaluate(build, data, vectors):
+    """Test -> score, as `embps eval` finds it."""
+    command = [build / "embps", "eval", "--vectors", vectors, "--json", "--similarity"]
+    command += [data / "eval" / name for name in SIMILARITY.values()]
+    command += ["--analogy"] + [data / "eval" / name for name in ANALOGY.values()]
+    _, said = run_quietly(command)
+    said = json.loads(said)
+    scores = {pathlib.Path(part["file"]).name: part["spearman"] for part in said["similarity"]}
+    scores |= {pathlib.Path(part["file"]).name: part["total"]["accuracy"]
+               for part in said["analogy"]}
+    return {test: scores[name] for test, name in {**SIMILARITY, **ANALOGY}.items()}
 
 
 def commit():
