@@ -191,3 +191,34 @@ void psc_f16_encode_stochastic(void *halves_out, const void *floats, const void 
 {
     encode_all(f16_stochastic8, halves_out, floats, random, n);
 }
+
+/* infinite: the bits of infinity. A half whose magnitude is not below it is not finite. */
+PSC_INLINE bool all_below(const uint8_t *halves, size_t n, uint16_t infinite)
+{
+    typedef int16_t mask_t __attribute__((vector_size(16)));
+    mask_t bad = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        bad |= ((halves_t) * (const halves_any_t *)(halves + 2 * i) & 0x7fff) >= infinite;
+    for (; i < n; i++) {
+        uint16_t half;
+        memcpy(&half, halves + 2 * i, sizeof half);
+        bad[0] |= (int16_t) - ((half & 0x7fff) >= infinite);
+    }
+    int16_t any = 0;
+    for (size_t l = 0; l < LANES; l++)
+        any = (int16_t)(any | bad[l]);
+    return any == 0;
+}
+
+PSC_MULTIVERSION
+bool psc_bf16_all_finite(const void *halves, size_t n)
+{
+    return all_below(halves, n, 0x7f80);
+}
+
+PSC_MULTIVERSION
+bool psc_f16_all_finite(const void *halves, size_t n)
+{
+    return all_below(halves, n, 0x7c00);
+}

@@ -22,6 +22,7 @@
 #ifndef COMMON_HALFFLOAT_H
 #define COMMON_HALFFLOAT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* floats_out [n] of float, halves [n] of 16 bits each. */
@@ -39,5 +40,9 @@ void psc_f16_encode(void *halves_out, const void *floats, size_t n);
  */
 void psc_bf16_encode_stochastic(void *halves_out, const void *floats, const void *random, size_t n);
 void psc_f16_encode_stochastic(void *halves_out, const void *floats, const void *random, size_t n);
+
+/* No infinity and no NaN among n halves? True for n = 0. */
+bool psc_bf16_all_finite(const void *halves, size_t n);
+bool psc_f16_all_finite(const void *halves, size_t n);
 
 #endif

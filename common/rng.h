@@ -17,6 +17,7 @@
 typedef enum psc_rng_use {
     PSC_RNG_INIT = 0,  /* initial value */
     PSC_RNG_ROUND = 1, /* stochastic rounding */
+    PSC_RNG_WIRE = 2,  /* stochastic rounding of what a client sends; update_count: its push */
 } psc_rng_use_t;
 
 /*

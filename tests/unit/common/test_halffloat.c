@@ -280,6 +280,33 @@ static void stochastic_rounding_is_unbiased(void **unused)
     }
 }
 
+static void halves_that_are_not_finite_are_found_wherever_they_are(void **unused)
+{
+    (void)unused;
+    bool (*const all_finite[])(const void *, size_t) = {psc_bf16_all_finite, psc_f16_all_finite};
+    for (size_t k = 0; k < N_FORMATS; k++) {
+        const half_format_t of = formats[k].of;
+        const uint16_t infinite = (uint16_t)(half_largest(of) + 1);
+        const uint16_t bad[] = {infinite, (uint16_t)(infinite | 0x8000), 0x7fff, 0xffff,
+                                (uint16_t)(infinite + 1)};
+        for (size_t n = 0; n <= 40; n++) {
+            uint8_t bytes[1 + 2 * 40];
+            for (size_t i = 0; i < n; i++) {
+                uint16_t finite = (uint16_t)((infinite - 1 - i) | (i % 2) << 15);
+                memcpy(bytes + 1 + 2 * i, &finite, 2);
+            }
+            assert_true(all_finite[k](bytes + 1, n));
+            for (size_t at = 0; at < n; at++) {
+                uint16_t was;
+                memcpy(&was, bytes + 1 + 2 * at, 2);
+                memcpy(bytes + 1 + 2 * at, &bad[(n + at) % 5], 2);
+                assert_false(all_finite[k](bytes + 1, n));
+                memcpy(bytes + 1 + 2 * at, &was, 2);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,6 +316,7 @@ int main(void)
         cmocka_unit_test(random_values_agree_with_the_definition),
         cmocka_unit_test(lengths_and_alignments_do_not_matter),
         cmocka_unit_test(stochastic_rounding_is_unbiased),
+        cmocka_unit_test(halves_that_are_not_finite_are_found_wherever_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
