@@ -17,6 +17,11 @@
  * version take no more than that and one float. */
 #define ROW_EXTRA_BYTES 8u
 
+/* Limits of messages are far below what counts of MPI and lengths of protobuf can say (2^31). */
+_Static_assert(PSP_MAX_MESSAGE_BYTES <= INT32_MAX / 64, "a message fits any int");
+_Static_assert(PSP_DIM_MAX * sizeof(float) + SMALL_FIELDS_BYTES <= PSP_MAX_MESSAGE_BYTES,
+               "a message can hold one row");
+
 static const psp_kind_info_t kinds[] = {
     [PSP_HELLO] = {"hello", PSP_HELLO_REPLY, &embps__v1__hello_request__descriptor, {{0}}},
     [PSP_HELLO_REPLY] = {"hello reply", 0, &embps__v1__hello_reply__descriptor, {{7, 0}}},
@@ -100,7 +105,9 @@ uint32_t psp_reply_kind(uint32_t kind)
 
 size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes)
 {
-    size_t row_bytes = (size_t)dim * sizeof(float) + ROW_EXTRA_BYTES;
+    size_t row_bytes = psp_row_bytes(PSP_FORMAT_F32, dim);
+    size_t of_int8 = psp_row_bytes(PSP_FORMAT_INT8, dim); /* more, for a single number */
+    row_bytes = (row_bytes > of_int8 ? row_bytes : of_int8) + ROW_EXTRA_BYTES;
     size_t rows = max_message_bytes > SMALL_FIELDS_BYTES
                       ? (max_message_bytes - SMALL_FIELDS_BYTES) / row_bytes
                       : 0;

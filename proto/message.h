@@ -6,14 +6,16 @@
  * protobuf-c with an allocator of limited size; the bulk fields (ids, rows) are never copied when
  * they come in one piece.
  *
- *     psp_pull_reply_begin(pool, &reply_header, dim, n, NULL, NULL, &buffer, &rows, error);
- *     ... gather n * dim floats into rows (unaligned: use memcpy) ...
+ *     const psp_pull_reply_t reply = {.dim = dim, .n = n, .format = pull->format};
+ *     psp_pull_reply_begin(pool, &reply_header, &reply, &buffer, &rows, error);
+ *     ... gather n rows of psp_row_bytes(format, dim) into rows (unaligned: use memcpy) ...
  *     psp_transport_send(transport, peer, buffer, error);
  */
 #ifndef PROTO_MESSAGE_H
 #define PROTO_MESSAGE_H
 
 #include "proto/buffer.h"
+#include "proto/row_format.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -187,6 +189,7 @@ typedef struct psp_pull {
     bool want_versions;
     bool scan;
     bool want_places;
+    psp_format_t format; /* of the rows in the reply */
     size_t n;
     const uint8_t *ids;      /* n little-endian uint64, unaligned */
     const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
@@ -194,12 +197,13 @@ typedef struct psp_pull {
 
 typedef struct psp_pull_reply {
     uint32_t dim;
+    psp_format_t format;
     size_t n;                /* rows that were asked for */
-    size_t n_values;         /* of them, those with a value: length of rows / (4 * dim) */
+    size_t n_values;         /* of them, those with a value: length of rows / psp_row_bytes() */
     const uint8_t *versions; /* n little-endian uint32, unaligned, or NULL */
     const uint8_t *states;   /* n psp_row_state_t, or NULL: all present */
     const uint8_t *places;   /* n + 1 little-endian uint32, unaligned, or NULL; last the layout */
-    const uint8_t *rows;     /* n_values * dim float32, unaligned */
+    const uint8_t *rows;     /* n_values rows of that format, unaligned */
 } psp_pull_reply_t;
 
 typedef struct psp_push {
@@ -209,11 +213,12 @@ typedef struct psp_push {
     float learning_rate;
     uint32_t dim;
     uint64_t step;
+    psp_format_t format;
     bool want_rows;
     bool synchronous;
     size_t n;
     const uint8_t *ids;
-    const uint8_t *rows; /* exactly n * dim float32, unaligned */
+    const uint8_t *rows; /* exactly n rows of that format, unaligned */
 } psp_push_t;
 
 typedef struct psp_push_reply {
@@ -343,8 +348,8 @@ PSC_MUST_CHECK psc_status_t psp_prefetch_begin(psp_pool_t *pool, const psp_reque
                                                psc_error_t *error);
 
 /*
- * Begins a push: ids_out (n * 8 bytes) and rows_out (n * dim * 4 bytes) point into the buffer, both
- * unaligned. push->ids and push->rows are not read.
+ * Begins a push: ids_out (n * 8 bytes) and rows_out (n rows of psp_row_bytes(push->format, dim))
+ * point into the buffer, both unaligned. push->ids and push->rows are not read.
  */
 PSC_MUST_CHECK psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header,
                                            const psp_push_t *push, psp_buffer_t **buffer_out,
@@ -352,13 +357,12 @@ PSC_MUST_CHECK psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_h
                                            psc_error_t *error);
 
 /*
- * Begins the reply of a pull of n rows. versions: n or NULL; states: n bytes or NULL (all present);
- * both are copied, and so are places: n and the layout, or NULL. rows_out (dim * 4 bytes for each
- * row that has a value) is for the gather.
+ * Begins the reply of a pull of n rows. reply->versions, states and places (or NULL each) are
+ * copied, n_values and rows not read. rows_out (psp_row_bytes(reply->format, dim) for each row that
+ * has a value) is for the gather.
  */
 PSC_MUST_CHECK psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
-                                                 uint32_t dim, size_t n, const uint32_t *versions,
-                                                 const uint8_t *states, const uint32_t *places,
+                                                 const psp_pull_reply_t *reply,
                                                  psp_buffer_t **buffer_out, uint8_t **rows_out,
                                                  psc_error_t *error);
 
@@ -376,8 +380,8 @@ PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_ki
                                            const psp_reply_header_t *header,
                                            psp_buffer_t **buffer_out, psc_error_t *error);
 
-/* Rows of dim floats that fit in one pull reply or push of at most max_message_bytes; at least 1.
- */
+/* Rows of dim that one pull reply or push may have so that it fits in max_message_bytes; at least 1.
+ * The same in all formats, so that decoded rows are as bounded as messages are. */
 size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes);
 
 /* Static name of a kind ("pull"), "unknown" otherwise. */

@@ -142,6 +142,14 @@ static psc_status_t check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
                          psp_kind_name(kind), dim, PSP_DIM_MAX);
 }
 
+static psc_status_t check_format(psp_kind_t kind, psp_format_t format, psc_error_t *error)
+{
+    if ((uint32_t)format < PSP_FORMATS)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: format %u is not in 0 to %u",
+                         psp_kind_name(kind), (uint32_t)format, PSP_FORMATS - 1);
+}
+
 /* n * size, or more than any message may hold. */
 static size_t bulk_bytes(size_t n, size_t size)
 {
@@ -153,6 +161,9 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
                               const psp_pull_t *pull, const void *copy, psp_buffer_t **buffer_out,
                               uint8_t **ids_out, psc_error_t *error)
 {
+    psc_status_t st = check_format(PSP_PULL, pull->format, error);
+    if (st != PSC_OK)
+        return st;
     Embps__V1__RequestHeader head = request_header(header);
     Embps__V1__PullRequest to = EMBPS__V1__PULL_REQUEST__INIT;
     to.header = &head;
@@ -162,6 +173,7 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
     to.want_versions = pull->want_versions;
     to.scan = pull->scan;
     to.want_places = pull->want_places;
+    to.format = (Embps__V1__WireFormat)pull->format;
     const bulk_t bulk[] = {
         {8, pull->versions != NULL ? bulk_bytes(pull->n, sizeof(uint32_t)) : 0, pull->versions,
          NULL},
@@ -203,6 +215,8 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
                             uint8_t **rows_out, psc_error_t *error)
 {
     psc_status_t st = check_dim(PSP_PUSH, push->dim, error);
+    if (st == PSC_OK)
+        st = check_format(PSP_PUSH, push->format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__RequestHeader head = request_header(header);
@@ -214,35 +228,39 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     to.learning_rate = push->learning_rate;
     to.dim = push->dim;
     to.step = push->step;
+    to.format = (Embps__V1__WireFormat)push->format;
     to.want_rows = push->want_rows;
     to.synchronous = push->synchronous;
     const bulk_t bulk[] = {
         {14, bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
-        {15, bulk_bytes(push->n, push->dim * sizeof(float)), NULL, rows_out},
+        {15, bulk_bytes(push->n, psp_row_bytes(push->format, push->dim)), NULL, rows_out},
     };
     return pack(pool, PSP_PUSH, &to.base, bulk, 2, buffer_out, error);
 }
 
-psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header, uint32_t dim,
-                                  size_t n, const uint32_t *versions, const uint8_t *states,
-                                  const uint32_t *places, psp_buffer_t **buffer_out,
+psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
+                                  const psp_pull_reply_t *reply, psp_buffer_t **buffer_out,
                                   uint8_t **rows_out, psc_error_t *error)
 {
-    psc_status_t st = check_dim(PSP_PULL_REPLY, dim, error);
+    const size_t n = reply->n;
+    psc_status_t st = check_dim(PSP_PULL_REPLY, reply->dim, error);
+    if (st == PSC_OK)
+        st = check_format(PSP_PULL_REPLY, reply->format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__ReplyHeader head = reply_header(header);
     Embps__V1__PullReply to = EMBPS__V1__PULL_REPLY__INIT;
     to.header = &head;
-    to.dim = dim;
+    to.dim = reply->dim;
+    to.format = (Embps__V1__WireFormat)reply->format;
     size_t n_values = n;
-    for (size_t i = 0; states != NULL && i < n; i++)
-        n_values -= !psp_row_has_value(states[i]);
+    for (size_t i = 0; reply->states != NULL && i < n; i++)
+        n_values -= !psp_row_has_value(reply->states[i]);
     const bulk_t bulk[] = {
-        {3, versions != NULL ? bulk_bytes(n, sizeof(uint32_t)) : 0, versions, NULL},
-        {4, states != NULL ? n : 0, states, NULL},
-        {7, places != NULL ? bulk_bytes(n + 1, sizeof(uint32_t)) : 0, places, NULL},
-        {15, bulk_bytes(n_values, dim * sizeof(float)), NULL, rows_out},
+        {3, reply->versions != NULL ? bulk_bytes(n, sizeof(uint32_t)) : 0, reply->versions, NULL},
+        {4, reply->states != NULL ? n : 0, reply->states, NULL},
+        {7, reply->places != NULL ? bulk_bytes(n + 1, sizeof(uint32_t)) : 0, reply->places, NULL},
+        {15, bulk_bytes(n_values, psp_row_bytes(reply->format, reply->dim)), NULL, rows_out},
     };
     return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 4, buffer_out, error);
 }

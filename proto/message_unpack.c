@@ -326,6 +326,14 @@ static psc_status_t read_open_table(const unpacker_t *u, const Embps__V1__OpenTa
     return st;
 }
 
+static psc_status_t read_format(const unpacker_t *u, uint32_t from, psp_format_t *to)
+{
+    if (from >= PSP_FORMATS)
+        return refuse_number(u, "format", from);
+    *to = (psp_format_t)from;
+    return PSC_OK;
+}
+
 static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest *from,
                               psp_pull_t *to)
 {
@@ -344,7 +352,7 @@ static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest 
         .ids = n != 0 ? u->bulk[0].start : u->data,
         .versions = versions->size != 0 ? versions->start : NULL,
     };
-    return PSC_OK;
+    return read_format(u, (uint32_t)from->format, &to->format);
 }
 
 /* Also how many of n rows have a value. */
@@ -368,10 +376,13 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
     const run_t *versions = &u->bulk[1];
     const run_t *states = &u->bulk[2];
     const run_t *places = &u->bulk[3];
+    psp_format_t format = PSP_FORMAT_F32;
     psc_status_t st = check_dim(u, from->dim);
+    if (st == PSC_OK)
+        st = read_format(u, (uint32_t)from->format, &format);
     if (st != PSC_OK)
         return st;
-    size_t row_bytes = (size_t)from->dim * sizeof(float);
+    size_t row_bytes = psp_row_bytes(format, from->dim);
     if (rows->size % row_bytes != 0)
         return refuse(u, "its rows are not a whole number of rows");
     size_t n_values = rows->size / row_bytes, n_told = n_values;
@@ -388,6 +399,7 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
         return refuse(u, "it has not as many places as rows");
     *to = (psp_pull_reply_t){
         .dim = from->dim,
+        .format = format,
         .n = n,
         .n_values = n_values,
         .versions = versions->size != 0 ? versions->start : NULL,
@@ -415,7 +427,10 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
 {
     const run_t *ids = &u->bulk[0];
     const run_t *rows = &u->bulk[1];
+    psp_format_t format = PSP_FORMAT_F32;
     psc_status_t st = check_dim(u, from->dim);
+    if (st == PSC_OK)
+        st = read_format(u, (uint32_t)from->format, &format);
     if (st != PSC_OK)
         return st;
     uint32_t kind = (uint32_t)from->kind;
@@ -425,10 +440,10 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
         return refuse(u, "its learning rate is not finite");
     size_t n = ids->size / sizeof(uint64_t);
     size_t want;
-    if (!psc_size_multiply(n, (size_t)from->dim * sizeof(float), &want) || want != rows->size)
+    if (!psc_size_multiply(n, psp_row_bytes(format, from->dim), &want) || want != rows->size)
         return psc_error_set(u->error, PSC_PROTOCOL,
-                             "malformed %s message: %zu ids of dim %u, but %zu bytes of rows",
-                             u->info->name, n, from->dim, rows->size);
+                             "malformed %s message: %zu ids of dim %u in %s, but %zu bytes of rows",
+                             u->info->name, n, from->dim, psp_row_format(format)->name, rows->size);
     *to = (psp_push_t){
         .table = from->table,
         .table_epoch = from->table_epoch,
@@ -436,6 +451,7 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
         .learning_rate = from->learning_rate,
         .dim = from->dim,
         .step = from->step,
+        .format = format,
         .want_rows = from->want_rows != 0,
         .synchronous = from->synchronous != 0,
         .n = n,

@@ -29,6 +29,9 @@ struct embps_table {
     bool whole;        /* its messages are not cut shorter than they must be */
     uint32_t *epochs;  /* by server */
     uint64_t step;     /* of later gradient pushes; 0: unknown */
+    psp_format_t pull_format, push_format;
+    uint64_t rounding_seed; /* of what is pushed */
+    uint32_t pushes;        /* started so far; wraps */
 };
 
 struct embps_client {

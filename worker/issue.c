@@ -8,7 +8,9 @@
  * a call is cut into shorter messages, so that the client writes, or takes out of them, the one
  * while a server is at the other; while a server has work anyway, long messages cost less. A pull's
  * order array stays with its request, since replies are scattered through it; a push writes its
- * rows straight into the messages, sums of duplicates in input order.
+ * rows straight into the messages, sums of duplicates in input order; in other formats than
+ * float32, through a row of scratch. Random bits of stochastic rounding depend on what is rounded
+ * (proto/row_format.h), not on servers or the cut into messages.
  *
  * What is checked here is checked before the first message: nothing was sent then. An error in the
  * middle (no memory) ends the core, see issue.h. Cost: one pass to hash, two to sort, one to write;
@@ -17,6 +19,7 @@
 #include "worker/issue.h"
 
 #include "common/alloc.h"
+#include "common/rng.h"
 
 #define PIECE_BYTES ((size_t)32 << 10) /* rows of four times as much are sent as two messages */
 
@@ -60,6 +63,7 @@ static psc_status_t pull_part(const plan_t *plan, const psw_pull_options_t *opti
                        .table_epoch = plan->target->epochs[part->server],
                        .staleness = options->staleness,
                        .scan = options->scan,
+                       .format = options->format,
                        .n = n};
     psp_buffer_t *buffer;
     uint8_t *ids;
@@ -69,12 +73,13 @@ static psc_status_t pull_part(const plan_t *plan, const psw_pull_options_t *opti
         return st;
     write_ids(options->ids, plan->request->order + begin, n, ids);
     psw_core_enqueue(plan->issuer->core, part, buffer, begin, n,
-                     (size_t)n * plan->target->dim * sizeof(float));
+                     (size_t)n * psp_row_bytes(options->format, plan->target->dim));
     return PSC_OK;
 }
 
-static void write_row(const plan_t *plan, const psw_push_options_t *options, uint32_t i,
-                      uint8_t *out)
+/* The row of the call's index i as floats, to any address. */
+static void write_floats(const plan_t *plan, const psw_push_options_t *options, uint32_t i,
+                         uint8_t *out)
 {
     const size_t dim = plan->target->dim;
     if (options->rows == NULL) {
@@ -92,6 +97,28 @@ static void write_row(const plan_t *plan, const psw_push_options_t *options, uin
     }
 }
 
+/* The same in the push's format. */
+static void write_row(const plan_t *plan, const psw_push_options_t *options, uint32_t i,
+                      uint8_t *out)
+{
+    const psw_target_t *target = plan->target;
+    if (target->push_format == PSP_FORMAT_F32) {
+        write_floats(plan, options, i, out);
+        return;
+    }
+    const psp_row_format_t *coder = psp_row_format(target->push_format);
+    float *row = plan->issuer->row_scratch;
+    write_floats(plan, options, i, (uint8_t *)row);
+    if (options->kind == PSP_PUSH_ASSIGN) {
+        coder->encode(out, row, target->dim);
+        return;
+    }
+    uint32_t *random = (uint32_t *)(void *)(row + plan->issuer->row_scratch_floats);
+    psc_rng_row_blocks(target->rounding_seed, target->table, options->ids[i], PSC_RNG_WIRE,
+                       target->push_number, 0, (target->dim + 7) / 8, random);
+    coder->encode_stochastic(out, row, random, target->dim);
+}
+
 static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *options,
                               const psw_part_t *part, uint32_t begin, uint32_t n,
                               psc_error_t *error)
@@ -103,6 +130,7 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
                        .step = options->step,
                        .synchronous = options->synchronous,
                        .dim = plan->target->dim,
+                       .format = plan->target->push_format,
                        .n = n};
     psp_buffer_t *buffer;
     uint8_t *ids;
@@ -112,9 +140,10 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
     if (st != PSC_OK)
         return st;
     const uint32_t *order = plan->request->order + begin;
+    const size_t bytes = psp_row_bytes(push.format, push.dim);
     write_ids(options->ids, order, n, ids);
     for (uint32_t j = 0; j < n; j++)
-        write_row(plan, options, order[j], rows + (size_t)j * push.dim * sizeof(float));
+        write_row(plan, options, order[j], rows + j * bytes);
     psw_core_enqueue(plan->issuer->core, part, buffer, begin, n, 0);
     return PSC_OK;
 }
@@ -215,6 +244,7 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
     plan.request->stride = options->stride;
     plan.request->states_out = options->states_out;
     plan.request->dim = target->dim;
+    plan.request->format = options->format;
     st = split(&plan, options->ids, options->n, options->distinct, &what);
     if (st == PSC_OK)
         st = psw_request_keep_duplicates(plan.request, plan.distinct.duplicates,
@@ -251,12 +281,13 @@ static psc_status_t check_sums(const plan_t *plan, const psw_push_options_t *opt
     return PSC_OK;
 }
 
-/* A row of scratch: for sums that are only looked at, and rows that lie unaligned in a message. */
+/* A row of scratch: for sums that are only looked at, rows that lie unaligned in a message, and
+ * those that go in another format; behind it the random bits, whole blocks of eight. */
 static psc_status_t reserve_row(psw_issuer_t *issuer, size_t dim, psc_error_t *error)
 {
     if (dim <= issuer->row_scratch_floats)
         return PSC_OK;
-    float *row = psc_realloc_array(issuer->row_scratch, dim, sizeof *row);
+    float *row = psc_realloc_array(issuer->row_scratch, dim + (dim + 7) / 8 * 4, sizeof *row);
     if (row == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a row of %zu floats", dim);
     issuer->row_scratch = row;

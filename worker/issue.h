@@ -15,8 +15,9 @@ typedef struct psw_issuer {
     psw_core_t *core;
     psw_batch_t *batch;
     psw_router_t *router;
-    float *row_scratch; /* one row, grows to the widest table; psc_free */
-    size_t row_scratch_floats;
+    float *row_scratch; /* one row and 16 random bits for each of its values, grows to the widest
+                           table; psc_free */
+    size_t row_scratch_floats; /* of the row */
 } psw_issuer_t;
 
 /* A table as its messages name it. */
@@ -26,6 +27,9 @@ typedef struct psw_target {
     uint32_t max_rows; /* of one message, beside what its bytes hold; 0: no such limit */
     bool whole; /* messages are as long as they may be: where a push is cut changes what it does */
     const uint32_t *epochs; /* table epoch by server */
+    psp_format_t push_format;
+    uint64_t rounding_seed; /* of gradients and deltas in other formats than f32 */
+    uint32_t push_number;   /* the client's own count of pushes to the table */
 } psw_target_t;
 
 /*
@@ -47,6 +51,7 @@ typedef struct psw_pull_options {
     size_t stride;
     uint8_t *states_out; /* [n]; NULL: not wanted */
     bool scan;           /* part of a pass over many rows */
+    psp_format_t format; /* of the rows in the replies */
     uint32_t staleness;
 } psw_pull_options_t;
 

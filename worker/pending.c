@@ -1,7 +1,8 @@
 /*
  * What the replies of a request mean for its caller.
  *
- * A pull's rows go from the reply message straight to the caller's memory: order[begin + j] is the
+ * A pull's rows go from the reply message straight to the caller's memory, decoded on the way where
+ * they are not float32: order[begin + j] is the
  * caller's row for row j of the part; so go the states of rows. Those of duplicate ids are copied
  * from their first occurrence when all parts are there. Requests are reused by the core and keep
  * their arrays, so that a warm client does not allocate; only a stats call allocates (names of
@@ -45,11 +46,14 @@ psc_status_t psw_request_keep_duplicates(psw_request_t *request, const uint32_t 
 static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
                                 const psp_pull_reply_t *reply, psc_error_t *error)
 {
-    if (reply->n != n || reply->dim != request->dim)
+    const psp_row_format_t *coder = psp_row_format(request->format);
+    if (reply->n != n || reply->dim != request->dim || reply->format != request->format)
         return psc_error_set(error, PSC_PROTOCOL,
-                             "server %u answered a pull of %u rows of %u with %zu rows of %u",
-                             server, n, request->dim, reply->n, reply->dim);
-    const size_t bytes = request->dim * sizeof(float);
+                             "server %u answered a pull of %u rows of %u in %s with %zu rows of %u "
+                             "in %s",
+                             server, n, request->dim, coder->name, reply->n, reply->dim,
+                             psp_row_format(reply->format)->name);
+    const size_t dim = request->dim, bytes = psp_row_bytes(request->format, dim);
     const uint32_t *order = request->order + begin;
     const uint8_t *row = reply->rows;
     if (reply->n_values != n)
@@ -57,7 +61,11 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
                              "server %u answered a pull of %u rows with %zu values", server, n,
                              reply->n_values);
     for (uint32_t j = 0; j < n; j++) {
-        memcpy(request->rows_out + (size_t)order[j] * request->stride, row, bytes);
+        float *out = request->rows_out + (size_t)order[j] * request->stride;
+        if (request->format == PSP_FORMAT_F32)
+            memcpy(out, row, bytes);
+        else
+            coder->decode(out, row, dim);
         row += bytes;
     }
     for (uint32_t j = 0; request->states_out != NULL && j < n; j++)
@@ -117,6 +125,7 @@ void psw_request_reset(psw_request_t *request)
     request->states_out = NULL;
     request->stride = 0;
     request->dim = 0;
+    request->format = PSP_FORMAT_F32;
     request->n_duplicates = 0;
     request->opened = (psp_open_table_reply_t){0};
     request->clock = (psp_clock_reply_t){0};

@@ -33,7 +33,8 @@ struct embps_request {
     size_t stride;       /* floats from row to row */
     uint8_t *states_out; /* a psp_row_state_t a row; NULL: not wanted */
     uint32_t dim;
-    uint32_t *order; /* message rows, server by server: index of the caller's row */
+    psp_format_t format; /* of the rows in the replies */
+    uint32_t *order;     /* message rows, server by server: index of the caller's row */
     size_t order_capacity;
     uint32_t *duplicates; /* pairs: a duplicate's index, its first's index */
     size_t duplicates_capacity;

@@ -96,7 +96,10 @@ static psw_target_t target_of(const embps_table_t *table)
                           .dim = table->dim,
                           .max_rows = table->max_rows,
                           .whole = table->whole,
-                          .epochs = table->epochs};
+                          .epochs = table->epochs,
+                          .push_format = table->push_format,
+                          .rounding_seed = table->rounding_seed,
+                          .push_number = table->pushes};
 }
 
 static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *options, bool waits,
@@ -133,6 +136,7 @@ static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *o
         return st;
     issued.request->owner = client;
     client->tally.pushes++;
+    table->pushes++;
     client->tally.rows_pushed += options->n;
     client->tally.rows_pushed_distinct += issued.n_distinct;
     send_first(client);
@@ -145,18 +149,21 @@ static psc_status_t pull(embps_table_t *table, const uint64_t *ids, size_t n, fl
                          psw_request_t **request_out, psc_error_t *error)
 {
     psc_status_t st = check_call("pull", table, ids, n, rows_out, error);
-    if (st == PSC_OK && (flags & ~EMBPS_PULL_SCAN) != 0)
+    if (st == PSC_OK && (flags & ~(EMBPS_PULL_SCAN | EMBPS_PULL_EXACT)) != 0)
         st = psc_error_set(error, PSC_INVALID_ARGUMENT,
-                           "pull: flags %u; 0 and EMBPS_PULL_SCAN are possible", flags);
+                           "pull: flags %u; EMBPS_PULL_SCAN and EMBPS_PULL_EXACT are possible",
+                           flags);
     if (st != PSC_OK)
         return st;
-    const psw_pull_options_t options = {.ids = ids,
-                                        .n = n,
-                                        .rows_out = rows_out,
-                                        .stride = table->dim,
-                                        .states_out = states_out,
-                                        .scan = (flags & EMBPS_PULL_SCAN) != 0,
-                                        .staleness = table->client->staleness};
+    const psw_pull_options_t options = {
+        .ids = ids,
+        .n = n,
+        .rows_out = rows_out,
+        .stride = table->dim,
+        .states_out = states_out,
+        .scan = (flags & EMBPS_PULL_SCAN) != 0,
+        .format = (flags & EMBPS_PULL_EXACT) != 0 ? PSP_FORMAT_F32 : table->pull_format,
+        .staleness = table->client->staleness};
     return start_pull(table, &options, waits, request_out, error);
 }
 
@@ -271,6 +278,7 @@ psc_status_t psw_pull_strided_start(embps_table_t *table, const uint64_t *ids, s
                                         .distinct = true,
                                         .rows_out = rows_out,
                                         .stride = stride_floats,
+                                        .format = table->pull_format,
                                         .staleness = table->client->staleness};
     return start_pull(table, &options, false, request_out, error);
 }

@@ -3,12 +3,14 @@
  *
  * Options are checked here for what the wire can carry (lengths, counts, the width of a row, names
  * of precisions, finite numbers); names of initialisers and optimizers and all bounds are the
- * servers' to check, since they own the tables of functions. A caller's struct may be shorter than
+ * servers' to check, since they own the tables of functions. Formats on the wire are this client's
+ * alone and are not told to a server. A caller's struct may be shorter than
  * ours (an older header), or longer where the rest is zeros. Workers that open one name at the same
  * time meet at server 0, which takes one after another. A table lives as long as its client;
  * opening it again gives the same.
  */
 #include "common/alloc.h"
+#include "common/rng.h"
 #include "worker/client_state.h"
 
 static psc_status_t copy_name(const char *what, const char *text, char *out, psc_error_t *error)
@@ -73,6 +75,17 @@ static psc_status_t copy_precision(const char *what, const char *name, psp_preci
         return PSC_OK;
     return psc_error_set(error, PSC_INVALID_ARGUMENT,
                          "%s: there is no precision \"%.60s\"; there are: f32, bf16, f16", what,
+                         name);
+}
+
+static psc_status_t copy_format(const char *what, const char *name, psp_format_t *out,
+                                psc_error_t *error)
+{
+    *out = PSP_FORMAT_F32;
+    if (name == NULL || psp_row_format_find(name, out))
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "%s: there is no format \"%.60s\"; there are: " PSP_FORMAT_NAMES, what,
                          name);
 }
 
@@ -165,6 +178,11 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     psc_status_t st = take_options(given, &known, error);
     if (st == PSC_OK)
         st = fill_message(name, &known, &message.u.open_table, error);
+    psp_format_t pull_format = PSP_FORMAT_F32, push_format = PSP_FORMAT_F32;
+    if (st == PSC_OK)
+        st = copy_format("option pull_format", known.pull_format, &pull_format, error);
+    if (st == PSC_OK)
+        st = copy_format("option push_format", known.push_format, &push_format, error);
     if (st != PSC_OK)
         return st;
     const uint32_t n_servers = psw_core_n_servers(client->driver.core);
@@ -179,6 +197,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     table->dim = message.u.open_table.dim;
     table->whole = known.admit_shared; /* a shared row makes one step for all that a message has */
     table->epochs = epochs;
+    table->rounding_seed = psc_rng_stream(known.seed, client->worker, 0);
     for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
         psp_open_table_reply_t reply;
         st = open_at(client, &message, s, &reply, error);
@@ -204,6 +223,8 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
         client->tables = table;
         same = table;
     }
+    same->pull_format = pull_format;
+    same->push_format = push_format;
     *table_out = same;
     return PSC_OK;
 }

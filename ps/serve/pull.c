@@ -69,9 +69,10 @@ static size_t mark_current(const psp_pull_t *pull, const ps_space_t *space)
 }
 
 /* The rows that have a value, run by run. */
-static void gather_some(const ps_rows_t *rows, const uint8_t *states, uint8_t *out)
+static void gather_some(const ps_rows_t *rows, const uint8_t *states, psp_format_t format,
+                        uint8_t *out)
 {
-    const size_t row_bytes = rows->table->dim * sizeof(float);
+    const size_t row_bytes = psp_row_bytes(format, rows->table->dim);
     for (size_t i = 0; i < rows->n;) {
         size_t end = i;
         while (end < rows->n && psp_row_has_value(states[end]))
@@ -81,7 +82,7 @@ static void gather_some(const ps_rows_t *rows, const uint8_t *states, uint8_t *o
         run.ids += i;
         run.places += i;
         if (run.n != 0)
-            ps_rows_gather(&run, states + i, out);
+            ps_rows_gather(&run, states + i, format, out);
         out += run.n * row_bytes;
         for (i = end; i < rows->n && !psp_row_has_value(states[i]);)
             i++;
@@ -89,14 +90,15 @@ static void gather_some(const ps_rows_t *rows, const uint8_t *states, uint8_t *o
 }
 
 /* Where the rows are, for a worker that can read them there; NULL: that is not possible. Not in
- * tables that grow, whose rows are not always what they show, and not of rows of 16 bits. */
+ * tables that grow, whose rows are not always what they show, and not of rows of 16 bits, nor for a
+ * worker that wants rows in another format: it would see other bits. */
 static const uint32_t *tell_places(const ps_shard_t *shard, const ps_request_t *request)
 {
     const psp_pull_t *pull = &request->message.u.pull;
     const psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
     const ps_table_t *table = request->table;
     if (!pull->want_places || control == NULL || table->growth != NULL ||
-        table->precision != PSP_F32 || pull->scan || pull->n == 0)
+        table->precision != PSP_F32 || pull->format != PSP_FORMAT_F32 || pull->scan || pull->n == 0)
         return NULL;
     request->space->places[pull->n] = control->layout;
     return request->space->places;
@@ -114,18 +116,23 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
     const size_t current =
         pull->versions != NULL && request->table->growth == NULL ? mark_current(pull, space) : 0;
     const uint8_t *states = absent + current != 0 ? space->states : NULL;
+    const psp_pull_reply_t reply = {
+        .dim = request->table->dim,
+        .format = pull->format,
+        .n = pull->n,
+        .versions = pull->want_versions ? (const uint8_t *)space->versions : NULL,
+        .states = states,
+        .places = (const uint8_t *)tell_places(shard, request)};
     psc_status_t st =
-        psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
-                             pull->want_versions ? space->versions : NULL, states,
-                             tell_places(shard, request), &buffer, &out, error);
+        psp_pull_reply_begin(shard->options.pool, &header, &reply, &buffer, &out, error);
     if (st != PSC_OK)
         return st;
     if (current != 0)
-        gather_some(&rows->rows, states, out);
+        gather_some(&rows->rows, states, pull->format, out);
     else if (pull->n != 0)
-        ps_rows_gather(&rows->rows, states, out);
+        ps_rows_gather(&rows->rows, states, pull->format, out);
     if (absent != 0)
-        ps_growth_gather_shared(rows, space->states, out);
+        ps_growth_gather_shared(rows, space->states, pull->format, out);
     ps_shard_send(shard, request->buffer->peer, buffer);
     count_rows(shard, space->states, pull->n, absent);
     shard->counters.rows_scanned += pull->scan ? pull->n : 0;
@@ -200,17 +207,21 @@ static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, boo
     psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
     psp_buffer_t *buffer;
     uint8_t *out;
-    st = psp_pull_reply_begin(shard->options.pool, &header, request->table->dim, pull->n,
-                              pull->want_versions ? space->versions : NULL, space->states, NULL,
-                              &buffer, &out, error);
+    const psp_pull_reply_t reply = {
+        .dim = request->table->dim,
+        .format = pull->format,
+        .n = pull->n,
+        .versions = pull->want_versions ? (const uint8_t *)space->versions : NULL,
+        .states = space->states};
+    st = psp_pull_reply_begin(shard->options.pool, &header, &reply, &buffer, &out, error);
     if (st != PSC_OK)
         return st;
     count_rows(shard, space->states, pull->n, pull->n);
     size_t n_there = leave_out_others(request, pull->n);
     ps_growth_rows_t rows = ps_shard_rows(shard, request, n_there);
     if (n_there != 0) {
-        ps_rows_gather(&rows.rows, space->states, out);
-        ps_growth_gather_shared(&rows, space->states, out);
+        ps_rows_gather(&rows.rows, space->states, pull->format, out);
+        ps_growth_gather_shared(&rows, space->states, pull->format, out);
     }
     ps_shard_send(shard, request->buffer->peer, buffer);
     shard->counters.rows_late += n_late;
@@ -226,7 +237,7 @@ static psc_status_t answer_hot(ps_shard_t *shard, ps_request_t *request, psc_err
 {
     const psp_pull_t *pull = &request->message.u.pull;
     ps_table_t *table = request->table;
-    bool asks = pull->want_versions || pull->versions != NULL;
+    bool asks = pull->want_versions || pull->versions != NULL || pull->format != PSP_FORMAT_F32;
     if (!table->all_hot || request->prepared || request->exact || asks)
         return PSC_OK;
     psc_status_t st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
@@ -235,8 +246,8 @@ static psc_status_t answer_hot(ps_shard_t *shard, ps_request_t *request, psc_err
     psp_reply_header_t header = ps_shard_reply_header(shard, &request->message);
     psp_buffer_t *buffer;
     uint8_t *out;
-    st = psp_pull_reply_begin(shard->options.pool, &header, table->dim, pull->n, NULL, NULL, NULL,
-                              &buffer, &out, error);
+    const psp_pull_reply_t reply = {.dim = table->dim, .n = pull->n};
+    st = psp_pull_reply_begin(shard->options.pool, &header, &reply, &buffer, &out, error);
     if (st != PSC_OK)
         return st;
     const ps_batch_t batch = {.table = table->number,

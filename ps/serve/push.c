@@ -2,10 +2,11 @@
  * Push: applied whole or refused whole, and exactly once.
  *
  * Everything that can be refused is checked before a row is touched: table, width, size,
- * finiteness. From the moment its rows are there nothing can fail but memory for merging
- * duplicates, which is had before any weight changes. Sequences of a session only grow (its
- * messages arrive in order), so one number tells a push that was applied before: it is acknowledged
- * again and not applied.
+ * finiteness. From the moment its rows are there nothing can fail but memory for decoding and for
+ * merging duplicates, which is had before any weight changes. Rows in other formats than float32
+ * are decoded once they can be applied, so what waits is no larger than its message. Sequences of a
+ * session only grow (its messages arrive in order), so one number tells a push that was applied
+ * before: it is acknowledged again and not applied.
  *
  * A synchronous push of one of several workers is checked and acknowledged like any other, but kept
  * (ps/table/clock_sum.h) until all workers have ended its clock. The sums over the workers come
@@ -13,14 +14,18 @@
  */
 #include "ps/serve/serve.h"
 
+#include "common/alloc.h"
+
 #include <inttypes.h>
 
 static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push,
                                  psc_error_t *error)
 {
-    /* Rows that came unaligned were copied with the request; the rate was checked when unpacked. */
+    /* float32 that came unaligned was copied with the request. The rate was checked before. */
     size_t bad =
-        ps_rows_find_nonfinite((const float *)(const void *)push->rows, push->n, push->dim);
+        push->format == PSP_FORMAT_F32
+            ? ps_rows_find_nonfinite((const float *)(const void *)push->rows, push->n, push->dim)
+            : ps_rows_find_nonfinite_coded(push->rows, push->format, push->n, push->dim);
     if (bad == push->n)
         return PSC_OK;
     uint64_t id = psp_id_at(push->ids, bad);
@@ -103,22 +108,51 @@ static psc_status_t apply_growing(ps_shard_t *shard, const ps_request_t *request
     return st;
 }
 
+/* The values of a push as floats: where they came, or decoded. */
+static psc_status_t decode(ps_shard_t *shard, const psp_push_t *push, const float **values_out,
+                           psc_error_t *error)
+{
+    if (push->format == PSP_FORMAT_F32) {
+        *values_out = (const float *)(const void *)push->rows;
+        return PSC_OK;
+    }
+    const psp_row_format_t *coder = psp_row_format(push->format);
+    const size_t dim = push->dim, bytes = psp_row_bytes(push->format, dim);
+    const size_t n_floats = push->n * dim; /* at most max_rows of the table */
+    if (n_floats > shard->n_decoded) {
+        float *grown = psc_realloc_array(shard->decoded, n_floats, sizeof *grown);
+        if (grown == NULL)
+            return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a push of %zu rows",
+                                 push->n);
+        shard->decoded = grown;
+        shard->n_decoded = n_floats;
+    }
+    for (size_t i = 0; i < push->n; i++)
+        coder->decode(shard->decoded + i * dim, push->rows + i * bytes, dim);
+    *values_out = shard->decoded;
+    return PSC_OK;
+}
+
 /* The rows are there: applies the push. */
 static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_error_t *error)
 {
     const psp_push_t *message = &request->message.u.push;
     ps_table_t *table = request->table;
     psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
+    const float *values = NULL;
+    psc_status_t st = decode(shard, message, &values, error);
+    if (st != PSC_OK)
+        return st;
     ps_growth_rows_t rows = ps_shard_rows(shard, request, message->n);
     ps_rows_push_t push = {.kind = message->kind,
                            .learning_rate = message->learning_rate,
                            .step = message->step,
                            .clock = ps_growth_clock(table->growth, request->message.request.clock),
                            .serial = ps_rows_take_serials(&shard->serial, message->n),
-                           .values = (const float *)(const void *)message->rows};
+                           .values = values};
     psc_shared_begin(control, push.serial, (uint32_t)message->n);
-    psc_status_t st = table->growth != NULL ? apply_growing(shard, request, &rows, &push, error)
-                                            : apply_to(shard, table, rows.rows, push, error);
+    st = table->growth != NULL ? apply_growing(shard, request, &rows, &push, error)
+                               : apply_to(shard, table, rows.rows, push, error);
     psc_shared_end(control);
     return st;
 }
@@ -137,7 +171,7 @@ static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_err
                                            push->n, space->versions, &buffer, &out, error);
     if (st != PSC_OK)
         return st;
-    ps_rows_gather(&rows.rows, space->states, out);
+    ps_rows_gather(&rows.rows, space->states, PSP_FORMAT_F32, out);
     ps_shard_send(shard, request->buffer->peer, buffer);
     shard->counters.rows_returned += push->n;
     return PSC_OK;

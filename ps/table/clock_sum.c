@@ -28,7 +28,7 @@ static uint64_t bytes_of(const ps_request_t *request)
     /* An entry twice: sorting takes as much again. */
     uint64_t bytes = sizeof *request + push->n * 2 * sizeof(ps_clock_entry_t);
     if (request->bulk != NULL)
-        bytes += push->n * (sizeof(uint64_t) + push->dim * sizeof(float));
+        bytes += push->n * (sizeof(uint64_t) + psp_row_bytes(push->format, push->dim));
     return bytes + (request->buffer != NULL ? request->buffer->capacity : 0);
 }
 
@@ -36,7 +36,7 @@ psc_status_t ps_clock_sum_add(ps_clock_sum_t *sum, const ps_request_t *request, 
                               psc_error_t *error)
 {
     uint64_t bytes = bytes_of(request);
-    uint64_t given_out = (uint64_t)request->table->max_rows *
+    uint64_t given_out = ((uint64_t)request->table->max_rows + 1) *
                          (sizeof(uint64_t) + request->table->dim * sizeof(float));
     uint64_t need = sum->bytes + bytes + given_out;
     if (need > sum->reserved) {
@@ -123,12 +123,12 @@ static void begin_table(ps_clock_sum_t *sum)
     qsort(sum->entries, sum->n_entries, sizeof *sum->entries, by_id);
 }
 
-/* Room for the push of a table that is given out. */
+/* Room for the push of a table that is given out, and behind it for a row that is decoded. */
 static psc_status_t reserve(ps_clock_sum_t *sum, psc_error_t *error)
 {
     size_t n = sum->table->max_rows < sum->n_entries ? sum->table->max_rows : sum->n_entries;
     size_t floats;
-    bool fits = psc_size_multiply(n, sum->table->dim, &floats);
+    bool fits = psc_size_multiply(n + 1, sum->table->dim, &floats);
     if (fits && n > sum->ids_room) {
         psc_free(sum->ids);
         sum->ids = psc_alloc_array(n, sizeof *sum->ids);
@@ -158,6 +158,16 @@ static bool alike(const psp_push_t *a, const psp_push_t *b)
            !(a->learning_rate > b->learning_rate);
 }
 
+/* A row of a push as floats: where it came, or decoded into the last row of the room. */
+static const float *values_of(ps_clock_sum_t *sum, const psp_push_t *push, const uint8_t *coded)
+{
+    if (push->format == PSP_FORMAT_F32)
+        return (const float *)(const void *)coded;
+    float *decoded = sum->rows + sum->rows_room - sum->table->dim;
+    psp_row_format(push->format)->decode(decoded, coded, sum->table->dim);
+    return decoded;
+}
+
 /* The row of an id: the sum of its first run, behind which *end is set. */
 static void sum_run(ps_clock_sum_t *sum, size_t *end, float *row)
 {
@@ -169,11 +179,11 @@ static void sum_run(ps_clock_sum_t *sum, size_t *end, float *row)
         const psp_push_t *push = push_of(sum, entry);
         if (entry->id != first->id || !alike(push, like))
             break;
-        const float *values = (const float *)(const void *)push->rows + entry->row * dim;
+        const uint8_t *coded = push->rows + entry->row * psp_row_bytes(push->format, dim);
         if (entry == first || like->kind == PSP_PUSH_ASSIGN)
-            memcpy(row, values, dim * sizeof *row);
+            psp_row_format(push->format)->decode(row, coded, dim);
         else
-            psc_vector_add(row, values, dim);
+            psc_vector_add(row, values_of(sum, push, coded), dim);
         *end = i + 1;
     }
 }
@@ -213,6 +223,7 @@ psc_status_t ps_clock_sum_next(ps_clock_sum_t *sum, psp_push_t *push_out, ps_tab
     }
     PSC_BUG_ON(like == NULL); /* there are entries, and room for a row */
     *push_out = *like;
+    push_out->format = PSP_FORMAT_F32;
     push_out->n = n;
     push_out->ids = (const uint8_t *)sum->ids;
     push_out->rows = (const uint8_t *)sum->rows;

@@ -165,9 +165,10 @@ void ps_growth_locate_shared(const ps_growth_t *growth, const uint64_t *hashes, 
     }
 }
 
-void ps_growth_gather_shared(const ps_growth_rows_t *rows, const uint8_t *states, uint8_t *out)
+void ps_growth_gather_shared(const ps_growth_rows_t *rows, const uint8_t *states,
+                             psp_format_t format, uint8_t *out)
 {
-    size_t row_bytes = (size_t)rows->rows.table->dim * sizeof(float);
+    size_t row_bytes = psp_row_bytes(format, rows->rows.table->dim);
     for (size_t i = 0; i < rows->shared.n; i++) {
         if (states[i] != PSP_ROW_NOT_ADMITTED)
             continue;
@@ -177,7 +178,7 @@ void ps_growth_gather_shared(const ps_growth_rows_t *rows, const uint8_t *states
         one.ids += i;
         one.places += i;
         (void)ps_rows_inspect(&one, &state, NULL);
-        ps_rows_gather(&one, &state, out + i * row_bytes);
+        ps_rows_gather(&one, &state, format, out + i * row_bytes);
     }
 }
 

@@ -102,7 +102,8 @@ typedef struct ps_growth_rows {
 size_t ps_growth_inspect(const ps_growth_rows_t *rows, uint8_t *states, uint32_t *versions);
 
 /* After ps_rows_gather: writes the shared rows over those that are NOT_ADMITTED. */
-void ps_growth_gather_shared(const ps_growth_rows_t *rows, const uint8_t *states, uint8_t *out);
+void ps_growth_gather_shared(const ps_growth_rows_t *rows, const uint8_t *states,
+                             psp_format_t format, uint8_t *out);
 
 /* What a push does to the rows of a table that grows. */
 typedef struct ps_growth_push {

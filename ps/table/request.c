@@ -24,6 +24,7 @@ static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
 {
     const uint8_t **ids = NULL, **rows = NULL; /* rows: of a pull, its versions */
     size_t id_bytes = 0, row_bytes = 0;
+    bool any_address = true;
     if (request->message.kind == PSP_PULL) {
         psp_pull_t *pull = &request->message.u.pull;
         ids = &pull->ids;
@@ -40,12 +41,12 @@ static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
         ids = &push->ids;
         rows = &push->rows;
         id_bytes = push->n * sizeof(uint64_t);
-        row_bytes = push->n * push->dim * sizeof(float);
+        row_bytes = push->n * psp_row_bytes(push->format, push->dim);
+        any_address = push->format != PSP_FORMAT_F32; /* these are decoded when they are applied */
     }
     if (ids == NULL || id_bytes == 0)
         return PSC_OK;
-    bool aligned = rows == NULL || request->message.kind == PSP_PULL ||
-                   ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
+    bool aligned = any_address || ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
     if (inside(request->buffer, *ids) && aligned &&
         (rows == NULL || inside(request->buffer, *rows)))
         return PSC_OK;

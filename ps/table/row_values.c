@@ -61,17 +61,15 @@ static void fill(const ps_table_t *table, uint64_t id, float *weights)
         table->init->fill(weights, table->dim, table->seed, table->number, id, table->init_params);
 }
 
-void ps_row_read_initial(const ps_table_t *table, uint64_t id, ps_row_scratch_t *scratch,
-                         void *weights_out)
+const float *ps_row_initial(const ps_table_t *table, uint64_t id, ps_row_scratch_t *scratch)
 {
     fill(table, id, scratch->weights);
-    if (table->precision == PSP_F32) {
-        memcpy(weights_out, scratch->weights, table->dim * sizeof(float));
-        return;
+    if (table->precision != PSP_F32) {
+        const ps_precision_t *precision = ps_precision_of(table->precision);
+        precision->encode(scratch->grad, scratch->weights, table->dim);
+        precision->decode(scratch->weights, scratch->grad, table->dim);
     }
-    const ps_precision_t *precision = ps_precision_of(table->precision);
-    precision->encode(scratch->grad, scratch->weights, table->dim);
-    precision->decode(weights_out, scratch->grad, table->dim);
+    return scratch->weights;
 }
 
 void ps_row_begin(const ps_table_t *table, ps_row_scratch_t *scratch, ps_row_header_t *row)

@@ -28,9 +28,9 @@ void ps_row_scratch_clear(ps_row_scratch_t *scratch);
 /* weights_out [dim] of float (unaligned): the weights of a row that is there. */
 void ps_row_read(const ps_table_t *table, const ps_row_header_t *row, void *weights_out);
 
-/* The same of a row that was never pushed: what ps_row_begin would give it. A pad row is 0. */
-void ps_row_read_initial(const ps_table_t *table, uint64_t id, ps_row_scratch_t *scratch,
-                         void *weights_out);
+/* The weights of a row that was never pushed: what ps_row_begin would give it. A pad row is 0. They
+ * are in the scratch until its next use. */
+const float *ps_row_initial(const ps_table_t *table, uint64_t id, ps_row_scratch_t *scratch);
 
 /* Writes initial weights and fresh state behind the header of a record: all of them, whatever was
  * there before. The header, whose id says which row it is, stays as it is. */

@@ -5,8 +5,9 @@
  * Rows lie anywhere in a region far larger than the caches, so every loop fetches ahead: 16 headers
  * where a header is all it reads, 8 rows where it reads weights (ps/store/fetch.h). Which loop
  * gathers is chosen once a pull, so that the usual one, of rows that are all there, decides nothing
- * per row. Cost: one cache line a row to inspect it, its weights to gather it. Threads: the
- * owner's.
+ * per row. Other formats than float32 are encoded from the record into the reply, with no copy
+ * between; only rows of 16 bits that are asked for in yet another format go through the scratch.
+ * Cost: one cache line a row to inspect it, its weights to gather it. Threads: the owner's.
  */
 #include "ps/table/rows.h"
 
@@ -40,6 +41,17 @@ size_t ps_rows_find_nonfinite(const float *values, size_t n, uint32_t dim)
             return i;
     }
     return n;
+}
+
+size_t ps_rows_find_nonfinite_coded(const uint8_t *rows, psp_format_t format, size_t n,
+                                    uint32_t dim)
+{
+    const psp_row_format_t *coder = psp_row_format(format);
+    size_t bytes = psp_row_bytes(format, dim);
+    size_t i = 0;
+    while (i < n && coder->all_finite(rows + i * bytes, dim))
+        i++;
+    return i;
 }
 
 size_t ps_rows_inspect(const ps_rows_t *rows, uint8_t *states, uint32_t *versions)
@@ -89,13 +101,51 @@ static void gather_mixed(const ps_rows_t *rows, const uint8_t *states, uint8_t *
         if (states[i] == PSP_ROW_PRESENT)
             ps_row_read(table, ps_store_row(base, rows->places[i]), out + i * bytes);
         else
-            ps_row_read_initial(table, rows->ids[i], rows->scratch, out + i * bytes);
+            memcpy(out + i * bytes, ps_row_initial(table, rows->ids[i], rows->scratch), bytes);
     }
 }
 
-void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out)
+/* Whether rows are stored as they go over the wire in a format that is not float32. */
+static bool stored_so(const ps_table_t *table, psp_format_t format)
 {
-    if (states != NULL)
+    return (table->precision == PSP_BF16 && format == PSP_FORMAT_BF16) ||
+           (table->precision == PSP_F16 && format == PSP_FORMAT_F16);
+}
+
+/* Any rows, in a format other than float32. */
+static void gather_coded(const ps_rows_t *rows, const uint8_t *states, psp_format_t format,
+                         uint8_t *out)
+{
+    const ps_table_t *table = rows->table;
+    const psp_row_format_t *coder = psp_row_format(format);
+    uint8_t *base = ps_store_base(rows->store);
+    size_t bytes = psp_row_bytes(format, table->dim);
+    size_t n_lines = ps_rows_lines(table, table->weight_bytes);
+    bool same = stored_so(table, format);
+    for (size_t i = 0; i < rows->n; i++) {
+        if (i + PS_ROWS_AHEAD < rows->n)
+            ps_fetch_record(base, rows->places[i + PS_ROWS_AHEAD], n_lines, false);
+        ps_row_header_t *row = ps_store_row(base, rows->places[i]);
+        const float *weights = rows->scratch->weights;
+        if (states != NULL && states[i] != PSP_ROW_PRESENT) {
+            weights = ps_row_initial(table, rows->ids[i], rows->scratch);
+        } else if (same) {
+            memcpy(out + i * bytes, row + 1, bytes);
+            continue;
+        } else if (table->precision == PSP_F32) {
+            weights = ps_row_floats(row);
+        } else {
+            ps_row_read(table, row, rows->scratch->weights);
+        }
+        coder->encode(out + i * bytes, weights, table->dim);
+    }
+}
+
+void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, psp_format_t format, uint8_t *out)
+{
+    if (format != PSP_FORMAT_F32)
+        gather_coded(rows, states, format, out);
+    else if (states != NULL)
         gather_mixed(rows, states, out);
     else if (rows->table->precision == PSP_F32)
         gather_present(rows, out, true);

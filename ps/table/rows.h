@@ -44,15 +44,20 @@ size_t ps_rows_locate(const uint8_t *id_bytes, size_t n, uint16_t table, const p
 /* Index of the first row of dim floats with a value that is not finite; n when there is none. */
 size_t ps_rows_find_nonfinite(const float *values, size_t n, uint32_t dim);
 
+/* The same of rows as they came in a format; of float32 too, then unaligned. */
+size_t ps_rows_find_nonfinite_coded(const uint8_t *rows, psp_format_t format, size_t n,
+                                    uint32_t dim);
+
 /* states [n] gets a psp_row_state_t each; versions [n] (may be NULL) the rows' versions, 0 where
  * absent. Returns how many are absent. */
 size_t ps_rows_inspect(const ps_rows_t *rows, uint8_t *states, uint32_t *versions);
 
-/* Writes n * dim floats to out (unaligned): weights, or the initial value where states says so.
- * states NULL: all rows are present. */
-void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, uint8_t *out);
+/* Writes n rows of a format to out (unaligned), straight from their records: weights, or the
+ * initial value where states says so. states NULL: all rows are present. */
+void ps_rows_gather(const ps_rows_t *rows, const uint8_t *states, psp_format_t format,
+                    uint8_t *out);
 
-/* One push, its values checked. */
+/* One push, its values checked and decoded. */
 typedef struct ps_rows_push {
     psp_push_kind_t kind;
     float learning_rate;

@@ -107,6 +107,7 @@ void ps_shard_destroy(ps_shard_t *shard)
     psc_free(shard->tables);
     ps_row_scratch_clear(&shard->scratch_row);
     ps_rows_merge_space_clear(&shard->merge);
+    psc_free(shard->decoded);
     ps_request_pool_clear(&shard->requests);
     ps_sessions_clear(&shard->sessions);
     psp_scratch_destroy(shard->scratch);

@@ -50,6 +50,8 @@ struct ps_shard {
     ps_row_scratch_t scratch_row;
     uint32_t serial; /* see ps_rows_take_serials */
     ps_rows_merge_space_t merge;
+    float *decoded; /* values of a push that did not come as float32; of the largest so far */
+    size_t n_decoded;
     ps_request_t *starving; /* no other request may take room before this one; or NULL */
     bool room_changed;      /* pins were released since waiting requests were tried */
     bool others_changed;    /* a clock, a barrier or a session moved */

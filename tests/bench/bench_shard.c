@@ -223,7 +223,7 @@ psc_status_t bench_shard_pull(bench_shard_t *shard, const uint64_t *ids, size_t 
             return st;
         ps_rows_t rows = rows_of(shard, part);
         size_t absent = ps_rows_inspect(&rows, shard->states, NULL);
-        ps_rows_gather(&rows, absent != 0 ? shard->states : NULL,
+        ps_rows_gather(&rows, absent != 0 ? shard->states : NULL, PSP_FORMAT_F32,
                        (uint8_t *)(out + from * shard->table.dim));
         *absent_out += absent;
         shard->all_hot = absent == 0 && batch.ticket == 0;

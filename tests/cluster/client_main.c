@@ -85,7 +85,7 @@ static embps_table_t *open_table(embps_client_t *client, const char *name, const
 }
 
 /* Tables whose rows are only compared between numbers of servers and sizes of memory. */
-#define N_OTHERS 6
+#define N_OTHERS 8
 static void open_others(embps_client_t *client, embps_table_t *others[N_OTHERS])
 {
     others[0] = open_table(client, "adagrad rows", "adagrad");
@@ -116,6 +116,15 @@ static void open_others(embps_client_t *client, embps_table_t *others[N_OTHERS])
     options.expire_rare_after = 1;
     options.expire_rare_below = 2;
     REQUIRE(embps_table_open(client, "short rows", &options, &others[5], &test_error) == 0);
+    options.pull_format = "f16";
+    options.push_format = "bf16";
+    REQUIRE(embps_table_open(client, "short rows in 16 bits", &options, &others[6], &test_error) ==
+            0);
+    options = (embps_table_options_t)EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = D;
+    options.optimizer = "adagrad";
+    options.pull_format = options.push_format = "int8";
+    REQUIRE(embps_table_open(client, "rows in 8 bits", &options, &others[7], &test_error) == 0);
 }
 
 /* What the servers must have made of a push with sgd. */

@@ -1,11 +1,13 @@
 /*
  * Fuzzing of the wire decoder: any bytes of any kind are refused as PROTOCOL or become a message in
- * which every length holds, and which packs to bytes that unpack to the same again.
+ * which every length holds, and which packs to bytes that unpack to the same again. Rows decode in
+ * their format, to finite values exactly where the format says so.
  *
  * The first byte chooses the kind. The seeds in corpus/message are real packed messages.
  */
 #include "proto/message.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define SCRATCH_BYTES ((size_t)256 << 10)
@@ -26,6 +28,21 @@ static void touch(const uint8_t *bytes, size_t size)
         sink = (uint8_t)(sink ^ bytes[i]);
 }
 
+static void decode_all(psp_format_t format, const uint8_t *rows, size_t n, size_t dim)
+{
+    static float values[PSP_DIM_MAX];
+    const psp_row_format_t *coder = psp_row_format(format);
+    require(dim <= PSP_DIM_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const uint8_t *row = rows + i * psp_row_bytes(format, dim);
+        bool finite = true;
+        coder->decode(values, row, dim);
+        for (size_t c = 0; c < dim; c++)
+            finite = finite && isfinite(values[c]);
+        require(coder->all_finite(row, dim) == finite);
+    }
+}
+
 static void touch_all(const psp_message_t *m)
 {
     touch((const uint8_t *)m->reply.error.message, strlen(m->reply.error.message));
@@ -43,13 +60,14 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.prefetch.ids, m->u.prefetch.n * 8);
     } else if (m->kind == PSP_PUSH) {
         touch(m->u.push.ids, m->u.push.n * 8);
-        touch(m->u.push.rows, m->u.push.n * m->u.push.dim * 4);
+        decode_all(m->u.push.format, m->u.push.rows, m->u.push.n, m->u.push.dim);
     } else if (m->kind == PSP_PULL_REPLY) {
         touch(m->u.pull_reply.versions, m->u.pull_reply.n * 4);
         touch(m->u.pull_reply.states, m->u.pull_reply.n);
         if (m->u.pull_reply.places != NULL)
             touch(m->u.pull_reply.places, (m->u.pull_reply.n + 1) * 4);
-        touch(m->u.pull_reply.rows, m->u.pull_reply.n_values * m->u.pull_reply.dim * 4);
+        decode_all(m->u.pull_reply.format, m->u.pull_reply.rows, m->u.pull_reply.n_values,
+                   m->u.pull_reply.dim);
     } else if (m->kind == PSP_PUSH_REPLY) {
         touch(m->u.push_reply.versions, m->u.push_reply.n * 4);
         touch(m->u.push_reply.rows, m->u.push_reply.n * m->u.push_reply.dim * 4);
@@ -72,21 +90,12 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
         st = psp_push_begin(pool, &m->request, &m->u.push, &buffer, &ids, &rows, NULL);
         require(st == PSC_OK);
         memcpy(ids, m->u.push.ids, m->u.push.n * 8);
-        memcpy(rows, m->u.push.rows, m->u.push.n * m->u.push.dim * 4);
+        memcpy(rows, m->u.push.rows, m->u.push.n * psp_row_bytes(m->u.push.format, m->u.push.dim));
     } else if (m->kind == PSP_PULL_REPLY && m->reply.error.code == PSC_OK) {
         const psp_pull_reply_t *r = &m->u.pull_reply;
-        uint32_t *versions = r->versions != NULL ? malloc(r->n * 4) : NULL;
-        uint32_t *places = r->places != NULL ? malloc((r->n + 1) * 4) : NULL;
-        if (versions != NULL)
-            memcpy(versions, r->versions, r->n * 4);
-        if (places != NULL)
-            memcpy(places, r->places, (r->n + 1) * 4);
-        st = psp_pull_reply_begin(pool, &m->reply, r->dim, r->n, versions, r->states, places,
-                                  &buffer, &rows, NULL);
+        st = psp_pull_reply_begin(pool, &m->reply, r, &buffer, &rows, NULL);
         require(st == PSC_OK);
-        memcpy(rows, r->rows, r->n_values * r->dim * 4);
-        free(versions);
-        free(places);
+        memcpy(rows, r->rows, r->n_values * psp_row_bytes(r->format, r->dim));
     } else if (m->kind == PSP_PUSH_REPLY && m->u.push_reply.n != 0) {
         const psp_push_reply_t *r = &m->u.push_reply;
         uint32_t *versions = malloc(r->n * 4);

@@ -73,12 +73,13 @@ static psp_buffer_t *pull_reply(sim_t *sim, uint32_t server, const psp_pull_t *p
     bool told = sim->states != NULL && server != sim->stateless;
     for (size_t i = 0; told && i < pull->n; i++)
         states[i] = sim->states[psp_id_at(pull->ids, i)];
-    assert_int_equal(psp_pull_reply_begin(sim->pool, header, D, pull->n, NULL, told ? states : NULL,
-                                          NULL, &buffer, &rows, NULL),
-                     PSC_OK);
+    const psp_pull_reply_t reply = {
+        .dim = D, .format = pull->format, .n = pull->n, .states = told ? states : NULL};
+    assert_int_equal(psp_pull_reply_begin(sim->pool, header, &reply, &buffer, &rows, NULL), PSC_OK);
     for (size_t i = 0; i < pull->n; i++)
-        memcpy(rows + i * sizeof sim->rows[0], sim->rows[psp_id_at(pull->ids, i)],
-               sizeof sim->rows[0]);
+        psp_row_format(pull->format)
+            ->encode(rows + i * psp_row_bytes(pull->format, D), sim->rows[psp_id_at(pull->ids, i)],
+                     D);
     return buffer;
 }
 
@@ -86,11 +87,11 @@ static void apply_push(sim_t *sim, const psp_push_t *push)
 {
     for (size_t i = 0; i < push->n; i++) {
         float *row = sim->rows[psp_id_at(push->ids, i)];
-        for (size_t c = 0; c < D; c++) {
-            float value;
-            memcpy(&value, push->rows + (i * D + c) * sizeof value, sizeof value);
-            row[c] = push->kind == PSP_PUSH_ASSIGN ? value : row[c] + value;
-        }
+        float values[D];
+        psp_row_format(push->format)
+            ->decode(values, push->rows + i * psp_row_bytes(push->format, D), D);
+        for (size_t c = 0; c < D; c++)
+            row[c] = push->kind == PSP_PUSH_ASSIGN ? values[c] : row[c] + values[c];
     }
 }
 

@@ -124,7 +124,10 @@ uint64_t fixture_push(shard_fixture_t *f, uint32_t worker, const psp_request_hea
                      PSC_OK);
     if (push.n != 0) {
         memcpy(ids_out, ids, push.n * sizeof *ids);
-        memcpy(rows_out, rows, push.n * push.dim * sizeof *rows);
+        for (size_t i = 0; i < push.n; i++)
+            psp_row_format(push.format)
+                ->encode(rows_out + i * psp_row_bytes(push.format, push.dim), rows + i * push.dim,
+                         push.dim);
     }
     hand_in(f, worker, buffer);
     return own.request;

@@ -44,6 +44,7 @@ psp_request_header_t fixture_header(shard_fixture_t *f, uint32_t worker);
 uint64_t fixture_send(shard_fixture_t *f, uint32_t worker, psp_message_t *message);
 uint64_t fixture_pull(shard_fixture_t *f, uint32_t worker, const psp_request_header_t *header,
                       psp_pull_t pull, const uint64_t *ids);
+/* rows are encoded to the push's format. */
 uint64_t fixture_push(shard_fixture_t *f, uint32_t worker, const psp_request_header_t *header,
                       psp_push_t push, const uint64_t *ids, const float *rows);
 /* Hands in bytes as they are. */

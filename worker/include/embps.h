@@ -202,8 +202,8 @@ typedef struct embps_table_options {
 
     /* How weights are kept: "f32", "bf16" or "f16"; NULL (default): "f32". Sums with gradients and
      * deltas are rounded to 16 bits stochastically, assigned and initial values to the nearest.
-     * Pulls and pushes are float32 in any case. A
-     * finite weight beyond the largest of the format (f16: 65,504) becomes that one. */
+     * What goes over the wire is another matter (pull_format, push_format). A finite weight beyond
+     * the largest of the format (f16: 65,504) becomes that one. */
     const char *precision;
     /* How an optimizer's moments are kept: "f32" or "bf16"; the latter for adam, adamw and
      * partial_rowwise_adam alone. NULL (default): "f32" */
@@ -244,12 +244,29 @@ typedef struct embps_table_options {
     /* So many rows of each of the 16,384 slots never expire: those pushed last. Default 0 */
     uint32_t expire_floor;
     bool expire_dry_run; /* rows are only counted and stay. Default false */
+
+    /* How rows go over the wire: "f32" as they are, "bf16" or "f16" in half the bytes, "int8" in a
+     * quarter, as integers under one scale a row; NULL (default): "f32". They are this client's
+     * choice and no part of the table: other clients may choose others, and a table that is opened
+     * again has those given last. Programs see float32 in any case.
+     *
+     * Error of a value v in a row whose largest is m: bf16 |v| / 256; f16 |v| / 2,048, and 2^-25
+     * where v is below 2^-14; int8 m / 254. That holds for pulled rows and for EMBPS_ASSIGN, which
+     * are rounded to the nearest. Gradients and deltas are rounded stochastically, with twice that
+     * error but right on average, so that small ones are not lost (proto/row_format.h says more);
+     * the random bits depend on worker, table, id, column and the number of the push, so that one
+     * worker's rows have the same bits for any number of servers.
+     *
+     * f16: what is beyond 65,504 becomes that. int8: a pulled row with a value that is not finite
+     * is all NaN. */
+    const char *pull_format;
+    const char *push_format;
 } embps_table_options_t;
 
 #define EMBPS_TABLE_OPTIONS_DEFAULT                                                                \
     {                                                                                              \
         sizeof(embps_table_options_t), 0, "zeros", 0, {0}, "sgd", 0, {0}, 1, NULL, NULL, false, 0, \
-            0, 0, false, 0, 0, false, 0, 0, false, 0, 0, 0, 0, 0, false                            \
+            0, 0, false, 0, 0, false, 0, 0, false, 0, 0, 0, 0, 0, false, NULL, NULL                \
     }
 
 /*
@@ -301,11 +318,13 @@ typedef enum embps_row_state {
 /* The pull is part of a pass over many rows (an export): they do not take the memory of those that
  * are in use. */
 #define EMBPS_PULL_SCAN 1u
+/* The rows come as float32, whatever the table's pull_format. */
+#define EMBPS_PULL_EXACT 2u
 
 /*
  * What: embps_pull that also tells what each row is.
  * Shapes: states_out [n], an embps_row_state_t each, in the order of ids; NULL: not wanted.
- * flags: 0 or EMBPS_PULL_SCAN. Errors: as embps_pull.
+ * flags: 0, or EMBPS_PULL_SCAN and EMBPS_PULL_EXACT or'ed. Errors: as embps_pull.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull_states(embps_table_t *table, const uint64_t *ids,
                                                  size_t n, float *rows_out, uint8_t *states_out,

@@ -1,7 +1,7 @@
 /*
  * Export: rows come in chunks of about 1 MiB, the next chunk while this one is written, so memory
  * is the same for any vocabulary; pulls are scans, so that the rows of a training that goes on stay
- * in memory. The file appears under its name when it is whole. Threads: that
+ * in memory, and exact, so that files hold what the servers keep. The file appears under its name when it is whole. Threads: that
  * of the client.
  */
 #include "worker/train/export.h"
@@ -49,7 +49,7 @@ static psc_status_t start(const exporter_t *exporter, chunk_t *chunk, size_t fir
     for (size_t i = 0; i < chunk->n; i++)
         chunk->ids[i] = first + i;
     if (embps_pull_states_start(exporter->table, chunk->ids, chunk->n, chunk->rows, NULL,
-                                EMBPS_PULL_SCAN, &chunk->pull, &what) != 0)
+                                EMBPS_PULL_SCAN | EMBPS_PULL_EXACT, &chunk->pull, &what) != 0)
         return psw_error_import(&what, error);
     return PSC_OK;
 }

@@ -32,6 +32,7 @@ enum {
     OPTION_BINARY,
     OPTION_DIM,
     OPTION_PRECISION,
+    OPTION_WIRE,
     OPTION_WINDOW,
     OPTION_NEGATIVE,
     OPTION_SAMPLE,
@@ -94,6 +95,16 @@ static const psc_option_t template[N_OPTIONS] = {
                           .help = "How servers keep the numbers: f32, or bf16 or f16 in half the "
                                   "memory, rounded at random so that small steps count on average. "
                                   "Training computes with 32 bits, and the files have them."},
+    [OPTION_WIRE] = {.name = "wire",
+                     .argument = "FORMATS",
+                     .type = PSC_OPTION_TEXT,
+                     .offset = FIELD(wire),
+                     .default_value = "f32",
+                     .help = "How numbers travel between workers and servers: f32, bf16 or f16 in "
+                             "half the bytes, or int8 in a quarter. One format for both ways, or "
+                             "pull=FORMAT,push=FORMAT. What is pushed is rounded at random so that "
+                             "small steps count on average. The files have the numbers as the "
+                             "servers keep them."},
     [OPTION_WINDOW] = {.name = "window",
                        .argument = "N",
                        .type = PSC_OPTION_U64,
@@ -302,6 +313,37 @@ static psc_status_t read_staleness(psw_train_options_t *options, psc_error_t *er
     return PSC_OK;
 }
 
+/* --wire: a format, or formats by direction. */
+static psc_status_t read_wire(psw_train_options_t *options, psc_error_t *error)
+{
+    bool known = psp_row_format_find(options->wire, &options->pull_format);
+    options->push_format = options->pull_format;
+    bool pull = false, push = false;
+    const char *part = known ? "" : options->wire;
+    while (*part != '\0') {
+        char name[8] = "";
+        size_t size = strcspn(part, ",");
+        bool is_pull = strncmp(part, "pull=", 5) == 0;
+        bool *given = is_pull ? &pull : &push;
+        known = (is_pull || strncmp(part, "push=", 5) == 0) && size - 5 < sizeof name && !*given;
+        if (known) {
+            memcpy(name, part + 5, size - 5);
+            known =
+                psp_row_format_find(name, is_pull ? &options->pull_format : &options->push_format);
+        }
+        if (!known)
+            break;
+        *given = true;
+        part += size + (part[size] == ',' && part[size + 1] != '\0');
+    }
+    if (known)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "--wire is \"%.100s\"; possible are " PSP_FORMAT_NAMES
+                         ", or pull= and push= with one of them, as in pull=bf16,push=int8",
+                         options->wire);
+}
+
 static psc_status_t check(psw_train_options_t *options, const bool *given, psc_error_t *error)
 {
     psc_status_t st = read_staleness(options, error);
@@ -328,7 +370,8 @@ static psc_status_t check(psw_train_options_t *options, const bool *given, psc_e
                              "in any form",
                              options->model->name);
     options->plain = strcmp(options->form, "plain") == 0;
-    return check_outputs(options, error);
+    st = read_wire(options, error);
+    return st == PSC_OK ? check_outputs(options, error) : st;
 }
 
 psc_status_t psw_train_options_parse(const psw_model_t *model, int argc, char *const argv[],

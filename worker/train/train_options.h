@@ -5,6 +5,7 @@
 #define WORKER_TRAIN_TRAIN_OPTIONS_H
 
 #include "common/options.h"
+#include "proto/row_format.h"
 #include "worker/train/model.h"
 
 /* Effective options of a run. Texts are borrowed from argv. */
@@ -19,6 +20,8 @@ typedef struct psw_train_options {
     const char *data;      /* local only */
     const char *form;      /* "matrix" or "plain" */
     const char *precision; /* of the tables: "f32", "bf16" or "f16" */
+    const char *wire;      /* as given; what it says: */
+    psp_format_t pull_format, push_format;
     uint64_t dim, window, negative, min_count, epochs, seed;
     uint64_t batch_words; /* 0: by the number of workers */
     uint64_t threads;     /* local only; 0: one for each core */

@@ -182,8 +182,12 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
     const psw_train_options_t *options = setup->options;
     psw_reader_t *reader = NULL;
     psw_builder_t *builder = NULL;
-    psc_status_t st = psw_tables_open(client, (uint32_t)options->dim, options->seed,
-                                      options->precision, tables_out, error);
+    const psw_tables_options_t tables = {.dim = (uint32_t)options->dim,
+                                         .seed = options->seed,
+                                         .precision = options->precision,
+                                         .pull_format = psp_row_format(options->pull_format)->name,
+                                         .push_format = psp_row_format(options->push_format)->name};
+    psc_status_t st = psw_tables_open(client, &tables, tables_out, error);
     if (st == PSC_OK)
         st = psw_reader_create(setup->corpus, part->begin, part->end, &reader, error);
     if (st == PSC_OK) {

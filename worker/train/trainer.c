@@ -10,7 +10,8 @@
  *
  * The second step makes the pipeline invisible to one worker alone: it adds the same float to the
  * same float as the server does, so its rows are, to the last bit, what a pull after the push would
- * have given (in tables of 16 bits: but for the server's rounding, which is right on average).
+ * have given (in tables of 16 bits, or with formats on the wire other than float32: but for their
+ * rounding, which is right on average).
  * Other workers' deltas come one batch later than without a pipeline.
  *
  * At staleness 0 a pull waits for the clock before it, so nothing overlaps but the building of the
@@ -74,15 +75,17 @@ typedef struct deltas {
     size_t dim, stride;
 } deltas_t;
 
-psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed,
-                             const char *precision, psw_tables_t *tables_out, psc_error_t *error)
+psc_status_t psw_tables_open(embps_client_t *client, const psw_tables_options_t *wanted,
+                             psw_tables_t *tables_out, psc_error_t *error)
 {
     embps_error_t what;
     embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
     psw_tables_t tables;
-    options.dim = dim;
-    options.seed = seed;
-    options.precision = precision;
+    options.dim = wanted->dim;
+    options.seed = wanted->seed;
+    options.precision = wanted->precision;
+    options.pull_format = wanted->pull_format;
+    options.push_format = wanted->push_format;
     /*
      * Twice the range of the original tool, as gensim has it. On an encyclopedia of 5.6 M words
      * that was worth 0.01 of MEN and 0.01 of WordSim-353 to CBOW at rate 0.025, and 0.005 to
@@ -90,8 +93,8 @@ psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed
      */
     options.init = "uniform";
     options.n_init_params = 2;
-    options.init_params[0] = -1.0 / dim;
-    options.init_params[1] = 1.0 / dim;
+    options.init_params[0] = -1.0 / wanted->dim;
+    options.init_params[1] = 1.0 / wanted->dim;
     if (embps_table_open(client, PSW_TABLE_IN, &options, &tables.in, &what) != 0)
         return psw_error_import(&what, error);
     options.init = "zeros";

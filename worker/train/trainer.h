@@ -49,13 +49,20 @@ typedef struct psw_trainer_options {
     void *report_context;
 } psw_trainer_options_t;
 
+typedef struct psw_tables_options {
+    uint32_t dim;
+    uint64_t seed;                         /* of the initial values */
+    const char *precision;                 /* as in embps.h, NULL: f32; so below */
+    const char *pull_format, *push_format; /* of this worker alone */
+} psw_tables_options_t;
+
 /*
- * Opens both tables (dim, seed of the initial values, precision as in embps.h, NULL: f32).
- * Collective only in that all workers must ask for the same. Errors: as embps_table_open.
+ * Opens both tables. Collective only in that all workers must ask for the same dim, seed and
+ * precision. Errors: as embps_table_open.
  */
-PSC_MUST_CHECK psc_status_t psw_tables_open(embps_client_t *client, uint32_t dim, uint64_t seed,
-                                            const char *precision, psw_tables_t *tables_out,
-                                            psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_tables_open(embps_client_t *client,
+                                            const psw_tables_options_t *options,
+                                            psw_tables_t *tables_out, psc_error_t *error);
 
 /*
  * Trains all epochs of the builder. On return nothing of this worker is under way, its last clock

@@ -226,6 +226,56 @@ static void bad_pushes_are_refused(void **state)
     expect_refused(f, PSP_PUSH, "learning rate");
 }
 
+static void unknown_formats_and_rows_of_another_size_are_refused(void **state)
+{
+    message_fixture_t *f = *state;
+    static const uint8_t rows[64];
+    const uint64_t unknown[] = {PSP_FORMATS, 255, UINT32_MAX, UINT64_MAX};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        f->size = 0;
+        put_request_header(f);
+        put_number(f, 7, unknown[i]);
+        expect_refused(f, PSP_PULL, "format");
+        f->size = 0;
+        put_request_header(f);
+        put_number(f, 6, 4);
+        put_number(f, 8, unknown[i]);
+        expect_refused(f, PSP_PUSH, "format");
+        f->size = 0;
+        put_reply_header(f);
+        put_number(f, 2, 4);
+        put_number(f, 5, unknown[i]);
+        expect_refused(f, PSP_PULL_REPLY, "format");
+    }
+    for (uint32_t format = 0; format < PSP_FORMATS; format++) {
+        const size_t right = 2 * psp_row_bytes((psp_format_t)format, 5);
+        for (size_t size = 0; size <= sizeof rows; size++) {
+            f->size = 0;
+            put_request_header(f);
+            put_number(f, 6, 5);
+            put_number(f, 8, format);
+            put_fixed64(f, 14, 7);
+            put_fixed64(f, 14, 8);
+            put_bytes(f, 15, rows, size);
+            if (size == right)
+                expect_ok(f, PSP_PUSH);
+            else
+                expect_refused(f, PSP_PUSH, "2 ids of dim 5 in");
+            f->size = 0;
+            put_reply_header(f);
+            put_number(f, 2, 5);
+            put_number(f, 5, format);
+            put_bytes(f, 15, rows, size);
+            if (size % (right / 2) == 0) {
+                expect_ok(f, PSP_PULL_REPLY);
+                assert_int_equal(f->message.u.pull_reply.n, size / (right / 2));
+            } else {
+                expect_refused(f, PSP_PULL_REPLY, "whole number of rows");
+            }
+        }
+    }
+}
+
 static void bad_pull_replies_are_refused(void **state)
 {
     message_fixture_t *f = *state;
@@ -535,6 +585,7 @@ int main(void)
         MESSAGE_TEST(malformed_bytes_are_refused_in_words),
         MESSAGE_TEST(unknown_kinds_are_refused),
         MESSAGE_TEST(bad_pushes_are_refused),
+        MESSAGE_TEST(unknown_formats_and_rows_of_another_size_are_refused),
         MESSAGE_TEST(bad_pull_replies_are_refused),
         MESSAGE_TEST(versions_must_fit_their_rows),
         MESSAGE_TEST(places_must_fit_their_rows),

@@ -9,6 +9,8 @@
 #include "tests/support/cmocka.h"
 #include "tests/support/core_sim.h"
 
+#include <math.h>
+
 static void hello_gives_sessions_map_and_limits(void **state)
 {
     (void)state;
@@ -206,7 +208,7 @@ static void a_refused_part_fails_its_request_and_no_other(void **state)
 static void replies_that_answer_nothing_end_the_core(void **state)
 {
     (void)state;
-    enum { UNKNOWN, TWICE, KIND, PEER, ROWS, BYTES, FAULTS };
+    enum { UNKNOWN, TWICE, KIND, PEER, ROWS, FORMAT, BYTES, FAULTS };
     for (int fault = 0; fault < FAULTS; fault++) {
         sim_t sim;
         sim_open(&sim, 0);
@@ -226,13 +228,16 @@ static void replies_that_answer_nothing_end_the_core(void **state)
         psp_buffer_t *bad = NULL;
         uint8_t *out;
         header.request += fault == UNKNOWN ? 12345 : 0;
-        if (fault == KIND)
+        if (fault == KIND) {
             assert_int_equal(psp_reply_pack(sim.pool, PSP_PUSH_REPLY, &header, &bad, NULL), PSC_OK);
-        else
-            assert_int_equal(psp_pull_reply_begin(sim.pool, &header, D,
-                                                  m.u.pull_reply.n - (fault == ROWS), NULL, NULL,
-                                                  NULL, &bad, &out, NULL),
+        } else {
+            const psp_pull_reply_t wrong = {.dim = D,
+                                            .format =
+                                                fault == FORMAT ? PSP_FORMAT_F16 : PSP_FORMAT_F32,
+                                            .n = m.u.pull_reply.n - (fault == ROWS)};
+            assert_int_equal(psp_pull_reply_begin(sim.pool, &header, &wrong, &bad, &out, NULL),
                              PSC_OK);
+        }
         bad->peer = (reply->peer + (fault == PEER)) % SERVERS;
         if (fault == BYTES)
             bad->size /= 2;
@@ -394,6 +399,64 @@ static void a_call_alone_is_cut_into_pieces_and_others_are_not(void **state)
     sim_close(&sim);
 }
 
+/* Rows as they arrive must not depend on the cut into messages. */
+static void rows_of_every_format_reach_the_servers_and_come_back(void **state)
+{
+    (void)state;
+    test_random_t random = test_random_start();
+    for (uint32_t format = 0; format < PSP_FORMATS; format++) {
+        static float kept[2][IDS][D];
+        float rows[IDS][D], got[IDS][D];
+        uint64_t ids[IDS];
+        for (size_t i = 0; i < IDS; i++) {
+            ids[i] = i;
+            for (size_t c = 0; c < D; c++)
+                rows[i][c] = test_float(&random);
+        }
+        for (int small = 0; small < 2; small++) {
+            sim_t sim;
+            sim_open(&sim, 0);
+            sim.max_message_bytes = small ? 700 : PSP_MAX_MESSAGE_BYTES;
+            sim_hello(&sim);
+            psw_target_t target = sim_target;
+            target.push_format = (psp_format_t)format;
+            target.rounding_seed = 3;
+            psw_push_options_t push = {
+                .kind = PSP_PUSH_ASSIGN, .ids = ids, .n = IDS, .rows = &rows[0][0]};
+            const psw_pull_options_t pull = {.ids = ids,
+                                             .n = IDS,
+                                             .rows_out = &got[0][0],
+                                             .stride = D,
+                                             .format = (psp_format_t)format};
+            for (int kind = 0; kind < 2; kind++) {
+                psw_issued_t issued = {0};
+                push.kind = kind == 0 ? PSP_PUSH_ASSIGN : PSP_PUSH_DELTA;
+                target.push_number = (uint32_t)kind;
+                assert_int_equal(
+                    psw_issue_push(&sim.issuer, &target, &push, sim_no_room, &issued, NULL),
+                    PSC_OK);
+                sim_run(&sim, &random);
+                psw_core_release(sim.core, issued.request);
+                assert_int_equal(
+                    psw_issue_pull(&sim.issuer, &target, &pull, sim_no_room, &issued, NULL),
+                    PSC_OK);
+                sim_run(&sim, &random);
+                assert_int_equal(issued.request->error.code, PSC_OK);
+                psw_core_release(sim.core, issued.request);
+            }
+            memcpy(kept[small], sim.rows, sizeof sim.rows);
+            for (size_t i = 0; i < IDS; i++) {
+                for (size_t c = 0; c < D; c++) {
+                    assert_true(fabsf(sim.rows[i][c] - 2 * rows[i][c]) < 0.03F);
+                    assert_true(fabsf(got[i][c] - sim.rows[i][c]) < 0.02F);
+                }
+            }
+            sim_close(&sim);
+        }
+        assert_memory_equal(kept[0], kept[1], sizeof kept[0]);
+    }
+}
+
 static void warm_pulls_and_pushes_do_not_allocate(void **state)
 {
     (void)state;
@@ -465,6 +528,7 @@ int main(void)
         cmocka_unit_test(the_lowest_unacked_sequence_follows_the_replies),
         cmocka_unit_test(sums_that_overflow_are_refused_before_anything_is_sent),
         cmocka_unit_test(a_call_alone_is_cut_into_pieces_and_others_are_not),
+        cmocka_unit_test(rows_of_every_format_reach_the_servers_and_come_back),
         cmocka_unit_test(warm_pulls_and_pushes_do_not_allocate),
         cmocka_unit_test(memory_that_is_short_is_an_error),
     };

@@ -5,6 +5,8 @@
 #include "embps.h"
 
 #include "common/hash.h"
+#include "common/rng.h"
+#include "proto/row_format.h"
 
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
@@ -148,7 +150,7 @@ static void a_pull_tells_which_rows_were_never_pushed(void **state)
         ids[i] = id_of(i / 2);        /* each twice */
     for (size_t i = 0; i < N; i += 4) /* half of them */
         assert_int_equal(embps_push(f.table, EMBPS_DELTA, &ids[i], 1, rows[i], 0, NULL), 0);
-    for (uint32_t flags = 0; flags <= EMBPS_PULL_SCAN; flags++) {
+    for (uint32_t flags = 0; flags <= (EMBPS_PULL_SCAN | EMBPS_PULL_EXACT); flags++) {
         memset(states, 0xee, sizeof states);
         memset(started, 0xee, sizeof started);
         assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, flags, &error), 0);
@@ -163,9 +165,9 @@ static void a_pull_tells_which_rows_were_never_pushed(void **state)
         assert_int_equal(embps_pull_states(f.table, ids, N, &again[0][0], NULL, flags, &error), 0);
         assert_memory_equal(rows, again, sizeof rows);
     }
-    assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, 2, &error),
+    assert_int_equal(embps_pull_states(f.table, ids, N, &rows[0][0], states, 4, &error),
                      EMBPS_INVALID_ARGUMENT);
-    assert_non_null(strstr(error.message, "flags 2"));
+    assert_non_null(strstr(error.message, "flags 4"));
     fixture_close(&f);
 }
 
@@ -318,6 +320,172 @@ static void rules_for_gradients_and_weights_hold_in_their_order(void **state)
     fixture_close(&f);
 }
 
+/* What the nearest rows of a format are, value by value. */
+static void through(const char *format, const float *row, float *row_out)
+{
+    uint8_t bytes[D * sizeof(float)];
+    psp_format_t number = PSP_FORMAT_F32;
+    assert_true(psp_row_format_find(format, &number));
+    psp_row_format(number)->encode(bytes, row, D);
+    psp_row_format(number)->decode(row_out, bytes, D);
+}
+
+/* The deltas that push number `number` of worker 0 brings to the server. */
+static void rounded(const char *format, uint64_t seed, uint32_t table, uint64_t id, uint32_t number,
+                    const float *row, float *row_out)
+{
+    uint8_t bytes[D * sizeof(float)];
+    uint32_t random[4 * ((D + 7) / 8)];
+    psp_format_t which = PSP_FORMAT_F32;
+    assert_true(psp_row_format_find(format, &which));
+    psc_rng_row_blocks(psc_rng_stream(seed, 0, 0), table, id, PSC_RNG_WIRE, number, 0, (D + 7) / 8,
+                       random);
+    psp_row_format(which)->encode_stochastic(bytes, row, random, D);
+    psp_row_format(which)->decode(row_out, bytes, D);
+}
+
+static const char *const all_formats[] = {"f32", "bf16", "f16", "int8"};
+
+static void pulls_bring_the_nearest_rows_of_the_format_whatever_their_state(void **state)
+{
+    (void)state;
+    static const char *const precisions[] = {"f32", "bf16", "f16"};
+    fixture_t f = fixture_open();
+    uint64_t ids[N];
+    static float exact[N][D], rows[N][D];
+    uint8_t states[N];
+    unsigned seen = 0;
+    for (size_t i = 0; i < N; i++)
+        ids[i] = id_of(i / 2);
+    for (size_t p = 0; p < 3; p++) {
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        options.dim = D;
+        options.init = "normal";
+        options.precision = precisions[p];
+        options.admit_after = 2;
+        options.admit_shared = true;
+        embps_table_t *table = open_table(f.client, precisions[p], &options);
+        for (size_t i = 0; i < N; i++) {
+            for (size_t c = 0; c < D; c++)
+                rows[i][c] = (float)(i * 10 + c) * 0.01f;
+        }
+        assert_int_equal(embps_push(table, EMBPS_DELTA, ids, N / 2, &rows[0][0], 0, NULL), 0);
+        assert_int_equal(embps_push(table, EMBPS_DELTA, ids, N / 4, &rows[0][0], 0, NULL), 0);
+        for (size_t k = 0; k < 4; k++) {
+            options.pull_format = all_formats[k];
+            assert_ptr_equal(open_table(f.client, precisions[p], &options), table);
+            assert_int_equal(
+                embps_pull_states(table, ids, N, &exact[0][0], states, EMBPS_PULL_EXACT, NULL), 0);
+            assert_int_equal(embps_pull(table, ids, N, &rows[0][0], NULL), 0);
+            for (size_t i = 0; i < N; i++) {
+                float expected[D];
+                through(all_formats[k], exact[i], expected);
+                assert_memory_equal(rows[i], expected, sizeof expected);
+                seen |= 1u << states[i];
+            }
+        }
+    }
+    assert_int_equal(seen, 1u << EMBPS_ROW_PRESENT | 1u << EMBPS_ROW_NOT_ADMITTED);
+    fixture_close(&f);
+}
+
+static void pushes_bring_assigned_rows_nearest_and_deltas_rounded_by_their_number(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    const uint64_t ids[3] = {5, 6, 5};
+    const float rows[3][D] = {{1, 2, -3, 0.001f, 5, 1e-6f, 7},
+                              {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f},
+                              {3, -1, 4, 1, -5, 9, 2.6f}};
+    for (size_t k = 0; k < 4; k++) {
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        float expected[D], got[2][D], sum[D], delta[D];
+        options.dim = D;
+        options.seed = 77 + k;
+        options.push_format = all_formats[k];
+        embps_table_t *table = open_table(f.client, all_formats[k], &options);
+        const uint32_t number = (uint32_t)k + 2; /* "words" is table 1 */
+        assert_int_equal(embps_push(table, EMBPS_ASSIGN, ids, 3, &rows[0][0], 0, NULL), 0);
+        assert_int_equal(embps_pull(table, ids, 2, &got[0][0], NULL), 0);
+        through(all_formats[k], rows[2], expected);
+        assert_memory_equal(got[0], expected, sizeof expected);
+        through(all_formats[k], rows[1], expected);
+        assert_memory_equal(got[1], expected, sizeof expected);
+        for (uint32_t round = 1; round < 4; round++) {
+            for (size_t c = 0; c < D; c++)
+                sum[c] = rows[0][c] + rows[2][c];
+            assert_int_equal(embps_push(table, EMBPS_DELTA, ids, 3, &rows[0][0], 0, NULL), 0);
+            rounded(all_formats[k], options.seed, number, 5, round, sum, delta);
+            for (size_t c = 0; c < D; c++)
+                got[0][c] += delta[c];
+            rounded(all_formats[k], options.seed, number, 6, round, rows[1], delta);
+            for (size_t c = 0; c < D; c++)
+                got[1][c] += delta[c];
+            float now[2][D];
+            assert_int_equal(embps_pull(table, ids, 2, &now[0][0], NULL), 0);
+            assert_memory_equal(now, got, sizeof now);
+        }
+    }
+    fixture_close(&f);
+}
+
+static void small_deltas_beside_large_ones_are_not_lost(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 1000 };
+    fixture_t f = fixture_open();
+    const uint64_t id = 3;
+    const float row[D] = {1, 0.001f, -0.001f, 0, 0.0039f, 0.5f, -1};
+    for (size_t k = 0; k < 4; k++) {
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        float got[D];
+        options.dim = D;
+        options.push_format = all_formats[k];
+        embps_table_t *table = open_table(f.client, all_formats[k], &options);
+        for (size_t round = 0; round < ROUNDS; round++)
+            assert_int_equal(embps_push(table, EMBPS_DELTA, &id, 1, row, 0, NULL), 0);
+        assert_int_equal(embps_pull(table, &id, 1, got, NULL), 0);
+        /* A sum of ROUNDS deviates by at most half a step * sqrt(ROUNDS): six of these, the step
+         * 1 / 127 at most; and by the server's own rounding of float32. */
+        for (size_t c = 0; c < D; c++)
+            assert_true(fabs((double)got[c] - ROUNDS * (double)row[c]) <
+                        6 * 0.5 / 127 * sqrt(ROUNDS) + ROUNDS * 1e-4);
+        assert_true(got[3] == 0);
+    }
+    fixture_close(&f);
+}
+
+static void formats_that_do_not_exist_are_refused_in_words(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    embps_error_t error;
+    options.dim = D;
+    options.pull_format = "int4";
+    assert_int_equal(embps_table_open(f.client, "t", &options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "option pull_format"));
+    assert_non_null(strstr(error.message, "f32, bf16, f16, int8"));
+    options.pull_format = NULL;
+    options.push_format = "";
+    assert_int_equal(embps_table_open(f.client, "t", &options, &table, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "option push_format"));
+
+    /* An earlier header knows no formats: rows go as float32. */
+    options.size = offsetof(embps_table_options_t, pull_format);
+    assert_int_equal(embps_table_open(f.client, "t", &options, &table, &error), 0);
+    const uint64_t id = 9;
+    const float row[D] = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f};
+    float got[D];
+    assert_int_equal(embps_push(table, EMBPS_DELTA, &id, 1, row, 0, NULL), 0);
+    assert_int_equal(embps_pull(table, &id, 1, got, NULL), 0);
+    assert_memory_equal(got, row, sizeof row);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +495,10 @@ int main(void)
         cmocka_unit_test(a_pull_tells_which_rows_are_not_admitted_and_which_expired),
         cmocka_unit_test(rules_for_gradients_and_weights_hold_in_their_order),
         cmocka_unit_test(the_step_of_a_push_corrects_the_bias_of_adam),
+        cmocka_unit_test(pulls_bring_the_nearest_rows_of_the_format_whatever_their_state),
+        cmocka_unit_test(pushes_bring_assigned_rows_nearest_and_deltas_rounded_by_their_number),
+        cmocka_unit_test(small_deltas_beside_large_ones_are_not_lost),
+        cmocka_unit_test(formats_that_do_not_exist_are_refused_in_words),
     };
     return cmocka_run_group_tests_name("table_api", tests, NULL, NULL);
 }

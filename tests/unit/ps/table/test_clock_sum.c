@@ -31,7 +31,7 @@ typedef struct clock_test {
     ps_table_t tables[TABLES];
     ps_request_t requests[PUSHES];
     uint64_t ids[PUSHES][ROWS];
-    float rows[PUSHES][ROWS][D];
+    float coded[PUSHES][ROWS * (D + 1)]; /* rows in any format */
     history_t expected[TABLES][IDS], got[TABLES][IDS];
 } clock_test_t;
 
@@ -83,13 +83,18 @@ static void make_pushes(clock_test_t *t, test_random_t *random, size_t n, size_t
                                    .dim = D,
                                    .n = n_rows,
                                    .ids = (const uint8_t *)t->ids[p],
-                                   .rows = (const uint8_t *)t->rows[p]}}};
+                                   .format = (psp_format_t)test_below(random, PSP_FORMATS),
+                                   .rows = (const uint8_t *)t->coded[p]}}};
         for (size_t i = 0; i < n_rows; i++) {
             const psp_push_t *push = &t->requests[p].message.u.push;
+            const psp_row_format_t *coder = psp_row_format(push->format);
+            uint8_t *coded = (uint8_t *)t->coded[p] + i * psp_row_bytes(push->format, D);
             change_t change = {.kind = push->kind, .rate = push->learning_rate, .step = push->step};
             t->ids[p][i] = test_below(random, IDS); /* also twice in one push */
             for (size_t c = 0; c < D; c++)
-                change.values[c] = t->rows[p][i][c] = test_float(random);
+                change.values[c] = test_float(random);
+            coder->encode(coded, change.values, D);
+            coder->decode(change.values, coded, D);
             expect(&t->expected[table][t->ids[p][i]], &change);
         }
     }

@@ -265,6 +265,28 @@ static void push(world_t *w, psp_push_kind_t kind, const size_t *indexes, size_t
     oracle_push_all(w, kind, indexes, n, values, rate, step);
 }
 
+/* In every other format rows are those that the format's own encoder makes of the weights. */
+static void compare_formats(world_t *w, const size_t *indexes, size_t n)
+{
+    static uint8_t out[N_IDS * MAX_D * sizeof(float) + 1];
+    uint8_t states[N_IDS], expected[MAX_D * sizeof(float)];
+    ps_rows_t rows = prepare(w, PS_BATCH_READ, indexes, n);
+    size_t absent = ps_rows_inspect(&rows, states, NULL);
+    for (uint32_t f = PSP_FORMAT_BF16; f < PSP_FORMATS; f++) {
+        const psp_format_t format = (psp_format_t)f;
+        const size_t bytes = psp_row_bytes(format, w->table.dim);
+        out[1 + n * bytes] = 0xA5;
+        ps_rows_gather(&rows, absent == 0 ? NULL : states, format, out + 1);
+        assert_int_equal(out[1 + n * bytes], 0xA5);
+        assert_int_equal(ps_rows_find_nonfinite_coded(out + 1, format, n, w->table.dim), n);
+        for (size_t i = 0; i < n; i++) {
+            psp_row_format(format)->encode(expected, w->rows[indexes[i]].weights, w->table.dim);
+            assert_memory_equal(out + 1 + i * bytes, expected, bytes);
+        }
+    }
+    ps_store_release(w->store, &w->request.batch);
+}
+
 static void compare(world_t *w, const size_t *indexes, size_t n)
 {
     static uint8_t out[N_IDS * MAX_D * sizeof(float) + 1];
@@ -272,7 +294,7 @@ static void compare(world_t *w, const size_t *indexes, size_t n)
     uint32_t versions[N_IDS];
     ps_rows_t rows = prepare(w, PS_BATCH_READ, indexes, n);
     size_t absent = ps_rows_inspect(&rows, states, versions);
-    ps_rows_gather(&rows, absent == 0 ? NULL : states, out + 1);
+    ps_rows_gather(&rows, absent == 0 ? NULL : states, PSP_FORMAT_F32, out + 1);
     ps_store_release(w->store, &w->request.batch);
     for (size_t i = 0; i < n; i++) {
         const oracle_row_t *row = &w->rows[indexes[i]];
@@ -281,6 +303,7 @@ static void compare(world_t *w, const size_t *indexes, size_t n)
         assert_memory_equal(out + 1 + i * w->table.dim * sizeof(float), row->weights,
                             w->table.dim * sizeof(float));
     }
+    compare_formats(w, indexes, n);
 }
 
 static psp_open_table_t options_of(const char *optimizer, uint32_t dim)
@@ -366,7 +389,7 @@ static void read_row(world_t *w, size_t index, float *weights_out)
     ps_rows_t rows = prepare(w, PS_BATCH_READ, &index, 1);
     uint8_t state;
     (void)ps_rows_inspect(&rows, &state, NULL);
-    ps_rows_gather(&rows, &state, (uint8_t *)weights_out);
+    ps_rows_gather(&rows, &state, PSP_FORMAT_F32, (uint8_t *)weights_out);
     ps_store_release(w->store, &w->request.batch);
 }
 

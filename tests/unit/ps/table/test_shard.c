@@ -268,11 +268,12 @@ static void a_push_is_refused_whole(void **unused)
     const uint64_t ids[] = {10, 11, 12};
     float rows[3 * D] = {0};
     const float bad[] = {NAN, INFINITY, -INFINITY};
-    for (size_t i = 0; i < 3; i++) {
-        rows[D + 2] = bad[i];
+    for (size_t i = 0; i < 3 * PSP_FORMATS; i++) {
+        rows[D + 2] = bad[i % 3];
+        psp_push_t coded = push_of(PSP_PUSH_DELTA, 3);
+        coded.format = (psp_format_t)(i / 3);
         psp_message_t reply =
-            expect(&f, fixture_push(&f, 0, NULL, push_of(PSP_PUSH_DELTA, 3), ids, rows),
-                   PSC_INVALID_ARGUMENT);
+            expect(&f, fixture_push(&f, 0, NULL, coded, ids, rows), PSC_INVALID_ARGUMENT);
         assert_int_equal(reply.reply.error.id, 11);
         assert_non_null(strstr(reply.reply.error.message, "row 11"));
     }
@@ -299,6 +300,99 @@ static void a_push_is_refused_whole(void **unused)
     fixture_close(&f, true);
 }
 
+/* Pulls a row in a format; what it decodes to. */
+static void pull_coded(shard_fixture_t *f, uint64_t id, psp_format_t format, float row_out[D])
+{
+    psp_pull_t pull = pull_of(1);
+    pull.format = format;
+    psp_message_t reply = expect(f, fixture_pull(f, 0, NULL, pull, &id), PSC_OK);
+    assert_int_equal(reply.u.pull_reply.format, format);
+    assert_int_equal(reply.u.pull_reply.n, 1);
+    psp_row_format(format)->decode(row_out, reply.u.pull_reply.rows, D);
+}
+
+static void through(psp_format_t format, const float *row, float row_out[D])
+{
+    uint8_t bytes[D * sizeof(float)];
+    psp_row_format(format)->encode(bytes, row, D);
+    psp_row_format(format)->decode(row_out, bytes, D);
+}
+
+static void rows_come_and_go_in_every_format(void **unused)
+{
+    (void)unused;
+    shard_fixture_t f;
+    start(&f, &one_worker);
+    const float rows[3][D] = {{1, -0.3f, 1e-5f, 77.7f, 0}, {0.1f, 2, 3, 4, 5}, {9, 8, 7, 6, 0.5f}};
+    for (uint32_t format = 0; format < PSP_FORMATS; format++) {
+        const uint64_t ids[3] = {100 + format, 200 + format, 100 + format};
+        float expected[2][D], last[D], got[D];
+        through((psp_format_t)format, rows[0], expected[0]);
+        through((psp_format_t)format, rows[1], expected[1]);
+        psp_push_t push = push_of(PSP_PUSH_ASSIGN, 2);
+        push.format = (psp_format_t)format;
+        (void)expect(&f, fixture_push(&f, 0, NULL, push, ids, rows[0]), PSC_OK);
+        push.kind = PSP_PUSH_DELTA;
+        push.n = 3; /* a duplicate: summed as floats */
+        (void)expect(&f, fixture_push(&f, 0, NULL, push, ids, rows[0]), PSC_OK);
+        through((psp_format_t)format, rows[2], last);
+        for (size_t c = 0; c < D; c++) {
+            expected[0][c] += expected[0][c] + last[c];
+            expected[1][c] += expected[1][c];
+        }
+        for (size_t i = 0; i < 2; i++) {
+            float as[D];
+            for (uint32_t wanted = 0; wanted < PSP_FORMATS; wanted++) {
+                pull_coded(&f, ids[i], (psp_format_t)wanted, got);
+                through((psp_format_t)wanted, expected[i], as);
+                assert_memory_equal(got, as, sizeof as);
+            }
+        }
+    }
+    assert_int_equal(fixture_counter(&f, 0, "push.merged"), PSP_FORMATS);
+    fixture_close(&f, true);
+}
+
+static void memory_that_is_short_for_decoding_changes_no_row(void **unused)
+{
+    (void)unused;
+    const float row[D] = {1, 2, 3, 4, 5};
+    const uint64_t id = 5;
+    bool failed = false;
+    for (unsigned long n = 1; n <= 8; n++) {
+        shard_fixture_t f;
+        float before[D], after[D];
+        start(&f, &one_worker);
+        (void)expect(&f, fixture_push(&f, 0, NULL, push_of(PSP_PUSH_ASSIGN, 1), &id, row), PSC_OK);
+        pull_coded(&f, id, PSP_FORMAT_F32, before);
+        psp_push_t push = push_of(PSP_PUSH_DELTA, 1);
+        push.format = PSP_FORMAT_INT8;
+        psp_request_header_t header = fixture_header(&f, 0);
+        psp_buffer_t *buffer;
+        uint8_t *ids_out, *rows_out;
+        assert_int_equal(psp_push_begin(f.pool, &header, &push, &buffer, &ids_out, &rows_out, NULL),
+                         PSC_OK);
+        memcpy(ids_out, &id, sizeof id);
+        psp_row_format(push.format)->encode(rows_out, row, D);
+        buffer->peer = 0;
+        psc_error_t error = PSC_ERROR_INIT;
+        psc_alloc_fail_at(n);
+        psc_status_t st = ps_shard_handle(f.shard, buffer, &error);
+        psc_alloc_fail_at(0);
+        if (st == PSC_NO_MEMORY && strstr(error.message, "push of 1 rows") != NULL) {
+            failed = true;
+            (void)expect(&f, header.request, PSC_NO_MEMORY);
+        } else if (st == PSC_OK && f.first != NULL) {
+            (void)expect(&f, header.request, PSC_OK);
+            pull_coded(&f, id, PSP_FORMAT_F32, after);
+            for (size_t c = 0; c < D; c++)
+                assert_true(after[c] >= before[c]);
+        }
+        fixture_close(&f, true);
+    }
+    assert_true(failed);
+}
+
 static void batches_beyond_the_limit_are_refused(void **unused)
 {
     (void)unused;
@@ -311,8 +405,11 @@ static void batches_beyond_the_limit_are_refused(void **unused)
     uint64_t *ids = psc_alloc_zeroed(n, sizeof *ids);
     float *rows = psc_alloc_zeroed(n * D, sizeof *rows);
     (void)expect(&f, fixture_pull(&f, 0, NULL, pull_of(n), ids), PSC_INVALID_ARGUMENT);
-    (void)expect(&f, fixture_push(&f, 0, NULL, push_of(PSP_PUSH_DELTA, n), ids, rows),
-                 PSC_INVALID_ARGUMENT);
+    for (uint32_t format = 0; format < PSP_FORMATS; format++) {
+        psp_push_t push = push_of(PSP_PUSH_DELTA, n);
+        push.format = (psp_format_t)format;
+        (void)expect(&f, fixture_push(&f, 0, NULL, push, ids, rows), PSC_INVALID_ARGUMENT);
+    }
     (void)expect(&f, fixture_pull(&f, 0, NULL, pull_of(n - 1), ids), PSC_OK);
     (void)expect(&f, fixture_push(&f, 0, NULL, push_of(PSP_PUSH_DELTA, n - 1), ids, rows), PSC_OK);
     psc_free(ids);
@@ -519,6 +616,8 @@ int main(void)
         cmocka_unit_test(only_server_0_gives_numbers),
         cmocka_unit_test(reading_creates_nothing),
         cmocka_unit_test(a_push_is_refused_whole),
+        cmocka_unit_test(rows_come_and_go_in_every_format),
+        cmocka_unit_test(memory_that_is_short_for_decoding_changes_no_row),
         cmocka_unit_test(batches_beyond_the_limit_are_refused),
         cmocka_unit_test(a_repeated_push_is_acknowledged_and_not_applied_again),
         cmocka_unit_test(a_pull_waits_for_clocks_and_later_requests_behind_it),

@@ -47,6 +47,8 @@ static void defaults_are_those_of_the_original_tool(void **state)
     assert_true(options.alpha == 0.025);
     assert_string_equal(options.precision, "f32");
     assert_true(options.staleness_clocks == EMBPS_ASYNC);
+    assert_int_equal(options.pull_format, PSP_FORMAT_F32);
+    assert_int_equal(options.push_format, PSP_FORMAT_F32);
     assert_false(options.plain || options.binary || options.local || options.quiet);
     assert_int_equal(parse("cbow", "--corpus a --out v", &options, &error), PSC_OK);
     assert_true(options.alpha == 0.05);
@@ -78,6 +80,33 @@ static void the_command_lines_of_the_readme_are_taken(void **state)
     assert_int_equal(options.staleness_clocks, 12);
 }
 
+static void formats_on_the_wire_are_given_together_or_by_direction(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        psp_format_t pull, push;
+    } cases[] = {
+        {"f32", PSP_FORMAT_F32, PSP_FORMAT_F32},
+        {"int8", PSP_FORMAT_INT8, PSP_FORMAT_INT8},
+        {"bf16", PSP_FORMAT_BF16, PSP_FORMAT_BF16},
+        {"pull=f16", PSP_FORMAT_F16, PSP_FORMAT_F32},
+        {"push=int8", PSP_FORMAT_F32, PSP_FORMAT_INT8},
+        {"pull=bf16,push=int8", PSP_FORMAT_BF16, PSP_FORMAT_INT8},
+        {"push=f16,pull=bf16", PSP_FORMAT_BF16, PSP_FORMAT_F16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        psw_train_options_t options;
+        psc_error_t error;
+        char line[100];
+        (void)snprintf(line, sizeof line, "--corpus a --out v --wire %s", cases[i].text);
+        if (parse("skipgram", line, &options, &error) != PSC_OK)
+            fail_msg("%s", error.message);
+        assert_int_equal(options.pull_format, cases[i].pull);
+        assert_int_equal(options.push_format, cases[i].push);
+    }
+}
+
 static void what_makes_no_sense_is_refused_with_the_reason(void **state)
 {
     (void)state;
@@ -102,6 +131,14 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
         {"skipgram", "--corpus a --out v --alpha 0", "alpha"},
         {"skipgram", "--corpus a --out v --form quick", "matrix"},
         {"skipgram", "--corpus a --out v --precision f64", "f32, bf16 or f16"},
+        {"skipgram", "--corpus a --out v --wire f64", "f32, bf16, f16, int8"},
+        {"skipgram", "--corpus a --out v --wire pull", "--wire is"},
+        {"skipgram", "--corpus a --out v --wire pull=", "--wire is"},
+        {"skipgram", "--corpus a --out v --wire pull=f16,", "--wire is"},
+        {"skipgram", "--corpus a --out v --wire ,pull=f16", "--wire is"},
+        {"skipgram", "--corpus a --out v --wire pull=f16,f32", "--wire is"},
+        {"skipgram", "--corpus a --out v --wire pull=f16,pull=f16", "--wire is"},
+        {"skipgram", "--corpus a --out v --wire pull=bf16bf16bf16", "--wire is"},
         {"skipgram", "--corpus a --out v --hs", "hs"},
         {"skipgram", "--corpus a --out v --staleness -1", "async and 0"},
         {"skipgram", "--corpus a --out v --staleness 1x", "async and 0"},
@@ -138,6 +175,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_those_of_the_original_tool),
         cmocka_unit_test(the_command_lines_of_the_readme_are_taken),
+        cmocka_unit_test(formats_on_the_wire_are_given_together_or_by_direction),
         cmocka_unit_test(what_makes_no_sense_is_refused_with_the_reason),
         cmocka_unit_test(models_are_found_by_name),
     };

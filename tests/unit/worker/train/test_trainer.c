@@ -234,7 +234,8 @@ static void check_pipeline(const psw_model_t *model, bool plain, uint32_t stalen
             assert_int_equal(counts.words, bench.part.words * 3);
             assert_int_equal(counts.total_words, counts.words);
         } else {
-            assert_int_equal(psw_tables_open(client, DIM, 9, NULL, &tables, NULL), PSC_OK);
+            const psw_tables_options_t options = {.dim = DIM, .seed = 9};
+            assert_int_equal(psw_tables_open(client, &options, &tables, NULL), PSC_OK);
             train_plainly(&bench, &tables);
         }
         rows[piped][0] = pull_all(tables.in, n);
