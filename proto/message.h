@@ -380,7 +380,7 @@ PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_ki
                                            const psp_reply_header_t *header,
                                            psp_buffer_t **buffer_out, psc_error_t *error);
 
-/* Rows of dim that one pull reply or push may have so that it fits in max_message_bytes; at least 1.
+/* Rows of dim that a pull reply or push may have so that it fits in max_message_bytes; at least 1.
  * The same in all formats, so that decoded rows are as bounded as messages are. */
 size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes);
 

@@ -2,12 +2,12 @@
  * What the replies of a request mean for its caller.
  *
  * A pull's rows go from the reply message straight to the caller's memory, decoded on the way where
- * they are not float32: order[begin + j] is the
- * caller's row for row j of the part; so go the states of rows. Those of duplicate ids are copied
- * from their first occurrence when all parts are there. Requests are reused by the core and keep
- * their arrays, so that a warm client does not allocate; only a stats call allocates (names of
- * counters). After an error the caller's rows are undefined, as embps.h says, so parts that still
- * come are taken and dropped into place as usual. One thread: that of the client.
+ * they are not float32: order[begin + j] is the caller's row for row j of the part; so go the
+ * states of rows. Those of duplicate ids are copied from their first occurrence when all parts are
+ * there. Requests are reused by the core and keep their arrays, so that a warm client does not
+ * allocate; only a stats call allocates (names of counters). After an error the caller's rows are
+ * undefined, as embps.h says, so parts that still come are taken and dropped into place as usual.
+ * One thread: that of the client.
  */
 #include "worker/pending.h"
 

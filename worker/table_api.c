@@ -4,10 +4,10 @@
  * Options are checked here for what the wire can carry (lengths, counts, the width of a row, names
  * of precisions, finite numbers); names of initialisers and optimizers and all bounds are the
  * servers' to check, since they own the tables of functions. Formats on the wire are this client's
- * alone and are not told to a server. A caller's struct may be shorter than
- * ours (an older header), or longer where the rest is zeros. Workers that open one name at the same
- * time meet at server 0, which takes one after another. A table lives as long as its client;
- * opening it again gives the same.
+ * alone and are not told to a server. A caller's struct may be shorter than ours (an older header),
+ * or longer where the rest is zeros. Workers that open one name at the same time meet at server 0,
+ * which takes one after another. A table lives as long as its client; opening it again gives the
+ * same, with the formats given last.
  */
 #include "common/alloc.h"
 #include "common/rng.h"

@@ -1,8 +1,8 @@
 /*
  * Export: rows come in chunks of about 1 MiB, the next chunk while this one is written, so memory
  * is the same for any vocabulary; pulls are scans, so that the rows of a training that goes on stay
- * in memory, and exact, so that files hold what the servers keep. The file appears under its name when it is whole. Threads: that
- * of the client.
+ * in memory, and exact, so that files hold what the servers keep. The file appears under its name
+ * when it is whole. Threads: that of the client.
  */
 #include "worker/train/export.h"
 

@@ -199,7 +199,7 @@ static void bad_pushes_are_refused(void **state)
     put_number(f, 6, 3);
     put_fixed64(f, 14, 1);
     put_bytes(f, 15, row, sizeof row);
-    expect_refused(f, PSP_PUSH, "1 ids of dim 3, but 16 bytes");
+    expect_refused(f, PSP_PUSH, "1 ids of dim 3 in f32, but 16 bytes");
 
     f->size = 0;
     put_request_header(f);

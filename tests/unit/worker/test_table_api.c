@@ -364,6 +364,7 @@ static void pulls_bring_the_nearest_rows_of_the_format_whatever_their_state(void
         options.precision = precisions[p];
         options.admit_after = 2;
         options.admit_shared = true;
+        options.admit_counters = 16;
         embps_table_t *table = open_table(f.client, precisions[p], &options);
         for (size_t i = 0; i < N; i++) {
             for (size_t c = 0; c < D; c++)

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Trainings with every format on the wire: with one worker the vectors have the same bits for 1, 2 and 3
+# servers and in one process; the loss is that of float32 within 1%, and as many bytes fewer go over the
+# wire as the format says.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+train=$build/embps-train
+cd "$dir"
+
+# 40 groups of words that stand together.
+awk 'BEGIN {
+    srand(11)
+    for (line = 0; line < 1500; line++) {
+        group = int(rand() * rand() * 40)
+        text = ""
+        for (i = 0; i < 14; i++)
+            text = text sprintf("g%dw%d ", group, int(rand() * 60))
+        print text
+    }
+}' >text
+options=(--corpus text --dim 60 --sample 0 --min-count 2 --batch-words 2000 --epochs 3 --alpha 0.1 --quiet)
+
+mpi() # NAME SERVERS WIRE
+{
+    if ! timeout 120 mpirun --oversubscribe --bind-to none \
+        -n "$2" "$build/embps-server" --data "data-$1" --memory 64M : \
+        -n 1 "$train" skipgram "${options[@]}" --wire "$3" --out "$1" --log-json "$1.json" >"$1.log" 2>&1; then
+        echo "failed: $1"
+        cat "$1.log"
+        exit 1
+    fi
+    rm -rf "data-$1"
+}
+
+field() # NAME FIELD
+{
+    tail -n 1 "$1.json" | grep -o "\"$2\":[0-9.]*" | cut -d : -f 2
+}
+
+within() # A B LOW HIGH: A / B
+{
+    awk -v a="$1" -v b="$2" -v low="$3" -v high="$4" 'BEGIN { exit !(a >= low * b && a <= high * b) }' ||
+        { echo "failed: $1 beside $2, not $3 to $4 of it"; exit 1; }
+}
+
+mpi f32 1 f32
+for wire in bf16 f16 int8 pull=bf16,push=int8; do
+    for servers in 1 2 3; do
+        [ "$wire $servers" != "pull=bf16,push=int8 2" ] || continue
+        mpi "$wire-$servers" $servers $wire
+        cmp "$wire-1" "$wire-$servers"
+    done
+    within "$(field $wire-1 loss)" "$(field f32 loss)" 0.99 1.01
+    ! cmp -s f32 "$wire-1"
+    echo "ok: $wire, loss $(field $wire-1 loss) beside $(field f32 loss)"
+done
+# Beside its numbers a row of 60 has an id, and a message its header.
+for way in in out; do
+    within "$(field bf16-1 bytes_$way)" "$(field f32 bytes_$way)" 0.45 0.6
+    within "$(field int8-1 bytes_$way)" "$(field f32 bytes_$way)" 0.2 0.36
+done
+within "$(field pull=bf16,push=int8-1 bytes_in)" "$(field bf16-1 bytes_in)" 0.999 1.001
+within "$(field pull=bf16,push=int8-1 bytes_out)" "$(field int8-1 bytes_out)" 0.999 1.001
+
+timeout 60 "$train" skipgram --local --threads 1 --data data-local --memory 64M "${options[@]}" \
+    --wire int8 --out local
+cmp local int8-1
+echo "ok: bytes, and the same in one process"
