@@ -139,6 +139,19 @@ static void serve_traffic(rank_t *r)
     psc_free(seen);
 }
 
+/* More than an int counts never gets to MPI: limits of messages are far below. */
+static void send_endless(rank_t *r)
+{
+    psc_error_t error;
+    psp_buffer_t *endless;
+    CHECK_OK(psp_buffer_get(r->pool, 8, &endless, &error));
+    endless->size = (size_t)INT_MAX + 1;
+    endless->kind = PSP_PUSH;
+    size_t backlog = psp_transport_backlog(r->transport, 0);
+    CHECK(psp_transport_send(r->transport, 0, endless, &error) == PSC_IO);
+    CHECK(psp_transport_backlog(r->transport, 0) == backlog);
+}
+
 static void send_traffic(rank_t *r)
 {
     enum { WINDOW = 8 };
@@ -159,13 +172,7 @@ static void send_traffic(rank_t *r)
         if (i + WINDOW < N_MESSAGES)
             CHECK_OK(psp_transport_send(r->transport, peer, make_message(r, i + WINDOW), &error));
     }
-    /* More than an int counts never gets to MPI: limits of messages are far below. */
-    psp_buffer_t *endless;
-    CHECK_OK(psp_buffer_get(r->pool, 8, &endless, &error));
-    endless->size = (size_t)INT_MAX + 1;
-    endless->kind = PSP_PUSH;
-    CHECK(psp_transport_send(r->transport, 0, endless, &error) == PSC_IO);
-    CHECK(psp_transport_backlog(r->transport, 0) == 0);
+    send_endless(r);
     for (uint32_t peer = 0; peer < n_peers; peer++) {
         psp_buffer_t *large;
         CHECK_OK(psp_buffer_get(r->pool, LIMIT + 1, &large, &error));
