@@ -371,19 +371,23 @@ static bool is_hot(ps_store_t *store, uint16_t table, uint64_t id)
     return after.misses == before.misses;
 }
 
+/*
+ * There is room for 140 rows, a sixteenth of it for newcomers. That many rows stay after one round;
+ * of more, some would leave in the first round, be remembered, and stay from the second on.
+ */
 static void a_scan_leaves_memory_as_it_was(void **state)
 {
     (void)state;
-    enum { N = 600, FLOATS = 7000, HOT = 20 };
+    enum { N = 600, FLOATS = 7000, HOT = 8 };
     static test_request_t request;
     ps_store_t *store = test_store_open(test_cold_memory(0, 0));
     test_table_add(store, 0, FLOATS * sizeof(float));
     psc_error_t error = PSC_ERROR_INIT;
     for (uint64_t id = 0; id < N; id++)
         put_row(store, 0, id, FLOATS, 1);
-    for (int round = 0; round < 4; round++)
+    for (int round = 0; round < 3; round++)
         for (uint64_t id = 0; id < HOT; id++)
-            assert_true(is_hot(store, 0, id) || round < 2);
+            assert_true(is_hot(store, 0, id) || round == 0);
     /* Twice over all rows; the hot ones are still there. */
     for (uint64_t first = 0; first < 2 * N; first += 30) {
         for (uint64_t i = 0; i < 30; i++)
