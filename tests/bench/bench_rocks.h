@@ -1,6 +1,7 @@
 /*
  * Raw RocksDB over the files of a store: what the cold tier can be measured against. Opened with
- * the options that the store wrote them with, but for a block cache of its own size.
+ * the options that the store wrote them with, filters included, but for a block cache of its own
+ * size.
  */
 #ifndef TESTS_BENCH_BENCH_ROCKS_H
 #define TESTS_BENCH_BENCH_ROCKS_H

@@ -84,7 +84,8 @@ static const psc_option_t options_table[] = {
      .max = 1,
      .default_value = "0.02",
      .help = "store.pull.cold, store.push.cold: the share of the rows that there is memory for; "
-             "never less than the smallest store has."},
+             "never less than the smallest store has, nor than nine of the largest batches need "
+             "(of a quarter of the rows at most)."},
     {.name = "seed",
      .argument = "N",
      .type = PSC_OPTION_U64,
@@ -146,7 +147,8 @@ static const psc_command_t command = {
         "The table shows medians of rows per second, as given (duplicates count), of the store and "
         "of the other; the median of the ratios within the rounds; what ratio is wanted ('<<': it "
         "is below); the spread of the ratios; and the share of rows found in memory: of distinct "
-        "rows where all should be cold, of rows as given for store.pull.tenth, with what the best "
+        "rows where all should be cold (these do not count there: the store's rate is lowered by "
+        "their share), of rows as given for store.pull.tenth, with what the best "
         "policy there can be would have found.\n\n"
         "JSON has the keys bench, dim, batch, dist, rows_per_s, against, ratio, "
         "against_rows_per_s, spread, wanted, and where they apply hit_rate (0 to 1), "
