@@ -22,6 +22,11 @@ typedef struct ps_table_plan_request {
     const char *optimizer, *precision, *state_precision;
     uint64_t memory_bytes; /* of each server; at least PS_TABLE_PLAN_MIN_MEMORY */
     uint32_t n_servers;    /* 1 to PSC_MAX_SERVERS */
+    /* As OpenTable has them; 0: not so, or its default. */
+    uint32_t admit_after, admit_counters;
+    bool admit_shared;
+    uint64_t expire_after, expire_rare_after;
+    uint32_t expire_rare_below, expire_floor;
 } ps_table_plan_request_t;
 
 /* Plain data, in bytes. */
@@ -30,8 +35,10 @@ typedef struct ps_table_plan {
     ps_store_plan_t store;                          /* of a server */
     double row_memory_bytes;                        /* what a row in memory costs, all included */
     /* Of the server with most slots, rows spread evenly over these. */
-    uint64_t server_rows;     /* its share */
-    uint64_t server_hot_rows; /* how many of them fit into its memory at once */
+    uint64_t server_rows;         /* its share */
+    uint64_t server_shared_rows;  /* beside them: one a slot, where rows that wait share one */
+    uint64_t server_hot_rows;     /* how many of both fit into its memory at once */
+    uint64_t server_growth_bytes; /* of its memory: counts for admission and expiry */
     uint64_t server_resident_bytes;
     uint64_t server_live_disk_bytes; /* about: each row once */
     uint64_t server_disk_bytes;      /* about: with old versions and logs, at worst */

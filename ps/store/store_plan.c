@@ -17,9 +17,19 @@
 /* More memory than this holds no more rows: their part is all that places can tell apart. */
 #define ENOUGH (3 * PS_SLAB_MAX_REGION / 2)
 
-void ps_store_plan(uint64_t memory_bytes, size_t row_bytes, ps_store_plan_t *plan_out)
+/* The layout without what is reserved; nothing is left for rows when that is too much. */
+static ps_store_layout_t layout_beside(uint64_t memory_bytes, uint64_t reserved_bytes)
 {
     ps_store_layout_t layout = ps_store_layout_of(memory_bytes);
+    bool fits = reserved_bytes <= layout.rows_bytes;
+    layout.rows_bytes = fits ? layout.rows_bytes - reserved_bytes : 0;
+    return layout;
+}
+
+void ps_store_plan(uint64_t memory_bytes, uint64_t reserved_bytes, size_t row_bytes,
+                   ps_store_plan_t *plan_out)
+{
+    ps_store_layout_t layout = layout_beside(memory_bytes, reserved_bytes);
     size_t record_bytes = ps_store_record_bytes(row_bytes);
     uint64_t max_rows = ps_store_capacity_of(&layout, record_bytes);
     *plan_out = (ps_store_plan_t){
@@ -34,18 +44,18 @@ void ps_store_plan(uint64_t memory_bytes, size_t row_bytes, ps_store_plan_t *pla
     };
 }
 
-uint64_t ps_store_plan_memory(size_t row_bytes, uint64_t n_rows)
+uint64_t ps_store_plan_memory(uint64_t reserved_bytes, size_t row_bytes, uint64_t n_rows)
 {
     size_t record_bytes = ps_store_record_bytes(row_bytes);
     if (n_rows > PS_SLAB_MAX_REGION / record_bytes)
         return 0;
     if (n_rows < PS_STORE_MIN_ROWS)
         n_rows = PS_STORE_MIN_ROWS;
-    uint64_t memory = n_rows * record_bytes / MIB * MIB;
+    uint64_t memory = (n_rows * record_bytes + reserved_bytes) / MIB * MIB;
     if (memory < PS_STORE_MIN_MEMORY)
         memory = PS_STORE_MIN_MEMORY;
     for (; memory <= ENOUGH; memory += MIB) {
-        ps_store_layout_t layout = ps_store_layout_of(memory);
+        ps_store_layout_t layout = layout_beside(memory, reserved_bytes);
         if (ps_store_capacity_of(&layout, record_bytes) >= n_rows)
             return memory;
     }

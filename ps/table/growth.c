@@ -26,9 +26,19 @@
 
 /* ---- creation ---- */
 
+static bool admits(const ps_table_t *table)
+{
+    return table->admit_after > 1;
+}
+
+static bool expires(const ps_table_t *table)
+{
+    return table->expire_after != 0 || table->expire_rare_after != 0;
+}
+
 static bool grows(const ps_table_t *table)
 {
-    return table->admit_after > 1 || table->expire_after != 0 || table->expire_rare_after != 0;
+    return admits(table) || expires(table);
 }
 
 static ps_expiry_rule_t rule_of(const ps_table_t *table)
@@ -61,6 +71,17 @@ static ps_table_t companion_of(const ps_table_t *table)
     return companion;
 }
 
+uint64_t ps_growth_bytes(const ps_table_t *table, size_t n_slots)
+{
+    if (!grows(table))
+        return 0;
+    ps_expiry_rule_t rule = rule_of(table);
+    uint64_t bytes = sizeof(ps_growth_t);
+    bytes += admits(table) ? ps_sketch_bytes(n_slots, table->admit_counters) : 0;
+    bytes += expires(table) ? ps_expiry_bytes(n_slots, &rule) : 0;
+    return bytes;
+}
+
 psc_status_t ps_growth_create(const ps_table_t *table, const psc_slot_map_t *map, uint32_t rank,
                               uint64_t clock, ps_store_t *store, ps_growth_t **growth_out,
                               psc_error_t *error)
@@ -72,27 +93,23 @@ psc_status_t ps_growth_create(const ps_table_t *table, const psc_slot_map_t *map
     if (growth == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for table %.80s", table->name);
     size_t n_slots = number_slots(growth, map, rank);
-    bool admits = table->admit_after > 1;
-    bool expires = table->expire_after != 0 || table->expire_rare_after != 0;
     ps_expiry_rule_t rule = rule_of(table);
-    uint64_t bytes = sizeof *growth;
-    bytes += admits ? ps_sketch_bytes(n_slots, table->admit_counters) : 0;
-    bytes += expires ? ps_expiry_bytes(n_slots, &rule) : 0;
+    uint64_t bytes = ps_growth_bytes(table, n_slots);
     psc_status_t st = ps_store_reserve_memory(store, bytes, error);
     if (st == PSC_OK)
         growth->memory_bytes = bytes;
-    if (st == PSC_OK && admits)
+    if (st == PSC_OK && admits(table))
         st = ps_sketch_create(n_slots, table->admit_counters, table->admit_after, &growth->sketch,
                               error);
-    if (st == PSC_OK && expires)
+    if (st == PSC_OK && expires(table))
         st = ps_expiry_create(n_slots, &rule, clock, &growth->expiry, error);
     if (st != PSC_OK) {
         ps_growth_destroy(growth, store);
         return st;
     }
-    if (expires)
+    if (expires(table))
         growth->sweep_at = clock + ps_expiry_period(growth->expiry);
-    if (admits && table->admit_shared)
+    if (admits(table) && table->admit_shared)
         growth->companion = companion_of(table);
     *growth_out = growth;
     return PSC_OK;

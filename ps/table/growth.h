@@ -71,6 +71,9 @@ typedef struct ps_growth {
 PSC_MUST_CHECK psc_status_t ps_growth_create(const ps_table_t *table, const psc_slot_map_t *map,
                                              uint32_t rank, uint64_t clock, ps_store_t *store,
                                              ps_growth_t **growth_out, psc_error_t *error);
+/* What it takes from the budget of a server that keeps n_slots; 0: the table does not grow. */
+uint64_t ps_growth_bytes(const ps_table_t *table, size_t n_slots);
+
 /* Gives the memory back. NULL is a no-op. */
 void ps_growth_destroy(ps_growth_t *growth, ps_store_t *store);
 

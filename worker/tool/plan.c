@@ -6,6 +6,7 @@
  * counted in thousands, bytes in powers of 1,024, as everywhere in the programs' options.
  */
 #include "common/options.h"
+#include "common/slots.h"
 #include "ps/table_plan.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -20,7 +21,8 @@ typedef struct plan_options {
     uint64_t dim;
     const char *optimizer, *precision, *state_precision;
     uint64_t memory_bytes, n_servers;
-    bool json;
+    uint64_t admit_after, admit_counters, expire_after, expire_floor;
+    bool admit_shared, json;
 } plan_options_t;
 
 static const char *const precisions[] = {"f32", "bf16", "f16", NULL};
@@ -77,6 +79,33 @@ static const psc_option_t options[] = {
      .max = 4096,
      .default_value = "1",
      .help = "Servers that share the rows."},
+    {.name = "admit-after",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(plan_options_t, admit_after),
+     .max = 255,
+     .help = "The table keeps a row from its N-th push on (admit_after); default: from the first."},
+    {.name = "admit-counters",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(plan_options_t, admit_counters),
+     .max = 262144,
+     .help = "Counters of a slot for that (admit_counters); default: the servers' own."},
+    {.name = "admit-shared",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(plan_options_t, admit_shared),
+     .help = "Rows that are not kept yet share one row a slot (admit_shared)."},
+    {.name = "expire-after",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(plan_options_t, expire_after),
+     .help = "Rows expire after N clocks without a push (expire_after)."},
+    {.name = "expire-floor",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(plan_options_t, expire_floor),
+     .max = UINT32_MAX,
+     .help = "So many rows of each slot never expire (expire_floor)."},
     {.name = "json",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(plan_options_t, json),
@@ -179,6 +208,8 @@ static void print_text(const ps_table_plan_request_t *request, const ps_table_pl
 {
     char text[32];
     uint64_t n = request->n_servers;
+    uint64_t all_rows = request->rows + (plan->server_shared_rows != 0 ? PSC_SLOT_COUNT : 0);
+    uint64_t server_rows = plan->server_rows + plan->server_shared_rows;
     size_t values = plan->header_bytes + plan->weight_bytes + plan->state_bytes;
     (void)printf("%s rows of %u numbers, weights %s, optimizer %s, moments %s\n\n",
                  count_text(request->rows, text), (unsigned)request->dim, request->precision,
@@ -196,11 +227,15 @@ static void print_text(const ps_table_plan_request_t *request, const ps_table_pl
     print_bytes("on disk, about", (double)plan->store.disk_row_bytes);
     (void)printf("\n  %-42s%16s%16s\n", "Servers", "one", "all");
     print_count("rows", plan->server_rows, request->rows);
+    if (plan->server_shared_rows != 0)
+        print_count("shared rows beside them", plan->server_shared_rows, PSC_SLOT_COUNT);
     print_size("--memory", request->memory_bytes, n);
+    if (plan->server_growth_bytes != 0)
+        print_size("of it for counts (admission, expiry)", plan->server_growth_bytes, n);
     print_size("of it for rows", plan->store.rows_bytes, n);
     print_size("resident at most", plan->server_resident_bytes, n);
     print_count("rows in memory at once", plan->server_hot_rows,
-                least(plan->server_hot_rows * n, request->rows));
+                least(plan->server_hot_rows * n, all_rows));
     print_size("disk, each row once, about", plan->server_live_disk_bytes, n);
     print_size("disk to set aside, an estimate", plan->server_disk_bytes, n);
     print_size("smallest --memory", plan->smallest_memory_bytes, n);
@@ -208,13 +243,13 @@ static void print_text(const ps_table_plan_request_t *request, const ps_table_pl
         print_size("--memory for all rows in memory", plan->all_hot_memory_bytes, n);
     else
         (void)printf("  %-42s%16s\n", "--memory for all rows in memory", "too much");
-    if (plan->server_hot_rows == plan->server_rows)
+    if (plan->server_hot_rows == server_rows)
         (void)printf("\nAll rows stay in memory; the disk is written when the servers end.\n");
     else
         (void)printf("\n%.3g%% of the rows are in memory at once; the disk has the others. It may "
                      "take up to twice\nthe rows' bytes, and logs, while rows that changed are "
                      "written again.\n",
-                     100.0 * (double)plan->server_hot_rows / (double)plan->server_rows);
+                     100.0 * (double)plan->server_hot_rows / (double)server_rows);
 }
 
 static json_t *to_json(const ps_table_plan_request_t *request, const ps_table_plan_t *plan)
@@ -226,10 +261,11 @@ static json_t *to_json(const ps_table_plan_request_t *request, const ps_table_pl
         "book_bytes", (json_int_t)plan->store.book_row_bytes, "memory_bytes",
         plan->row_memory_bytes, "disk_bytes", (json_int_t)plan->store.disk_row_bytes);
     json_t *server = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rows", (json_int_t)plan->server_rows,
-        "memory_bytes", (json_int_t)request->memory_bytes, "rows_memory_bytes",
-        (json_int_t)plan->store.rows_bytes, "resident_bytes",
-        (json_int_t)plan->server_resident_bytes, "rows_in_memory",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "rows",
+        (json_int_t)plan->server_rows, "shared_rows", (json_int_t)plan->server_shared_rows,
+        "growth_memory_bytes", (json_int_t)plan->server_growth_bytes, "memory_bytes",
+        (json_int_t)request->memory_bytes, "rows_memory_bytes", (json_int_t)plan->store.rows_bytes,
+        "resident_bytes", (json_int_t)plan->server_resident_bytes, "rows_in_memory",
         (json_int_t)plan->server_hot_rows, "live_disk_bytes",
         (json_int_t)plan->server_live_disk_bytes, "disk_bytes", (json_int_t)plan->server_disk_bytes,
         "smallest_memory_bytes", (json_int_t)plan->smallest_memory_bytes, "all_rows_memory_bytes",
@@ -252,7 +288,12 @@ psc_status_t psw_tool_plan(int argc, char *const argv[], psc_error_t *error)
                                        .precision = o.precision,
                                        .state_precision = o.state_precision,
                                        .memory_bytes = o.memory_bytes,
-                                       .n_servers = (uint32_t)o.n_servers};
+                                       .n_servers = (uint32_t)o.n_servers,
+                                       .admit_after = (uint32_t)o.admit_after,
+                                       .admit_counters = (uint32_t)o.admit_counters,
+                                       .admit_shared = o.admit_shared,
+                                       .expire_after = o.expire_after,
+                                       .expire_floor = (uint32_t)o.expire_floor};
     ps_table_plan_t plan;
     st = parse_rows(o.rows, &request.rows, error);
     if (st == PSC_OK)

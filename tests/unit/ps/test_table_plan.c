@@ -6,6 +6,8 @@
 
 #include "common/alloc.h"
 #include "common/rng.h"
+#include "common/slots.h"
+#include "ps/table/growth.h"
 #include "ps/table/schema.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
@@ -106,6 +108,84 @@ static void memory_is_what_a_store_counts(void **state)
         assert_int_equal(counters.evicted, 1);
         test_store_close(store);
     }
+}
+
+/* Rows that come late or expire: their counts are taken off a store's budget, on every server. */
+static void what_admission_and_expiry_take_is_in_the_plan(void **state)
+{
+    (void)state;
+    static const ps_table_plan_request_t requests[] = {
+        {.admit_after = 3},
+        {.admit_after = 200, .admit_shared = true, .admit_counters = 64, .n_servers = 3},
+        {.expire_after = 1000, .n_servers = 2},
+        {.expire_after = 1000, .expire_floor = 5},
+        {.expire_rare_after = 7, .expire_rare_below = 2, .expire_floor = 1, .admit_after = 2},
+    };
+    for (size_t k = 0; k < sizeof requests / sizeof requests[0]; k++) {
+        ps_table_plan_request_t request = requests[k];
+        request.rows = 1000000;
+        request.dim = 16;
+        request.optimizer = "adagrad";
+        request.precision = request.state_precision = "f32";
+        request.n_servers = request.n_servers != 0 ? request.n_servers : 1;
+        request.memory_bytes = 32 * MIB;
+        ps_table_plan_t plan = plan_of(&request);
+        assert_true(plan.server_growth_bytes != 0);
+        psp_open_table_t open = {.name = "grows",
+                                 .dim = request.dim,
+                                 .init = "zeros",
+                                 .optimizer = "adagrad",
+                                 .table = 1,
+                                 .admit_after = request.admit_after,
+                                 .admit_counters = request.admit_counters,
+                                 .admit_shared = request.admit_shared,
+                                 .expire_after = request.expire_after,
+                                 .expire_rare_after = request.expire_rare_after,
+                                 .expire_rare_below = request.expire_rare_below,
+                                 .expire_floor = request.expire_floor};
+        static ps_table_t table;
+        assert_int_equal(ps_table_define(&open, &table, NULL), PSC_OK);
+        table.number = 1;
+        psc_slot_map_t map;
+        assert_int_equal(psc_slot_map_init(&map, request.n_servers, NULL), PSC_OK);
+        for (uint64_t memory = plan.smallest_memory_bytes; memory <= 32 * MIB; memory += 8 * MIB) {
+            ps_store_t *store = open_store(memory, test_cold_memory(0, 0));
+            ps_growth_t *growth = NULL;
+            assert_int_equal(ps_growth_create(&table, &map, 0, 0, store, &growth, NULL), PSC_OK);
+            test_table_add(store, 1, ps_table_row_bytes(&table));
+            request.memory_bytes = memory;
+            plan = plan_of(&request);
+            ps_store_counters_t counters;
+            ps_store_counters(store, &counters);
+            assert_int_equal(counters.bytes_budget, plan.store.rows_bytes);
+            assert_int_equal(growth->memory_bytes, plan.server_growth_bytes);
+            assert_int_equal(growth->companion.number != 0, plan.server_shared_rows != 0);
+            ps_growth_destroy(growth, store);
+            test_store_close(store);
+        }
+    }
+}
+
+static void a_table_with_shared_rows_has_one_for_each_slot_beside_its_own(void **state)
+{
+    (void)state;
+    ps_table_plan_request_t request = {.rows = 100000,
+                                       .dim = 8,
+                                       .optimizer = "sgd",
+                                       .precision = "f32",
+                                       .state_precision = "f32",
+                                       .memory_bytes = 256 * MIB,
+                                       .n_servers = 5,
+                                       .admit_after = 2};
+    ps_table_plan_t without = plan_of(&request);
+    request.admit_shared = true;
+    ps_table_plan_t with = plan_of(&request);
+    assert_int_equal(without.server_shared_rows, 0);
+    assert_int_equal(with.server_shared_rows, (PSC_SLOT_COUNT + 4) / 5);
+    assert_int_equal(with.server_rows, without.server_rows);
+    assert_int_equal(with.server_hot_rows, with.server_rows + with.server_shared_rows);
+    assert_int_equal(with.server_live_disk_bytes - without.server_live_disk_bytes,
+                     with.server_shared_rows * with.store.disk_row_bytes);
 }
 
 static void the_smallest_memory_works_and_a_smaller_one_does_not(void **state)
@@ -221,6 +301,7 @@ static psc_status_t run_tool(const char *line, char *text, size_t size, psc_erro
     return st;
 }
 
+#define GROWS " --admit-after 3 --admit-shared --expire-after 100 --expire-floor 10"
 #define EXAMPLE "--rows 50M --dim 4096 --optimizer adam --precision bf16 --memory 600M --servers 4"
 
 static void the_tool_prints_the_plan_as_a_table_and_as_json(void **state)
@@ -256,6 +337,10 @@ static void the_tool_prints_the_plan_as_a_table_and_as_json(void **state)
     assert_true(
         fabs(json_real_value(json_object_get(row, "memory_bytes")) - plan.row_memory_bytes) < 0.1);
     json_decref(value);
+    assert_null(strstr(text, "shared rows"));
+    assert_int_equal(run_tool("--rows 1M --dim 8" GROWS, text, sizeof text, NULL), PSC_OK);
+    assert_non_null(strstr(text, "shared rows beside them"));
+    assert_non_null(strstr(text, "of it for counts"));
 }
 
 static void what_cannot_be_planned_is_said(void **state)
@@ -271,6 +356,8 @@ static void what_cannot_be_planned_is_said(void **state)
         {"--rows 10 --dim 4 --optimizer no", "there is no optimizer \"no\""},
         {"--rows 10 --dim 4 --state-precision bf16", "has no moments"},
         {"--rows 10 --dim 65536 --memory 8M", "the smallest that works is"},
+        {"--rows 10 --dim 4 --admit-after 2 --memory 8M", "the smallest that works is"},
+        {"--rows 10 --dim 4 --admit-after 2 --admit-counters 5", "admit_counters is 5"},
     };
     char text[256];
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
@@ -303,6 +390,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(memory_is_what_a_store_counts),
+        cmocka_unit_test(what_admission_and_expiry_take_is_in_the_plan),
+        cmocka_unit_test(a_table_with_shared_rows_has_one_for_each_slot_beside_its_own),
         cmocka_unit_test(the_smallest_memory_works_and_a_smaller_one_does_not),
         cmocka_unit_test(disk_is_near_what_rocksdb_takes),
         cmocka_unit_test(the_tool_prints_the_plan_as_a_table_and_as_json),

@@ -112,7 +112,7 @@ static void walks_over_many_windows_of_rows_in_both_tiers(void **state)
     ps_store_counters_t counters;
     ps_store_counters(store, &counters);
     ps_store_plan_t plan; /* memory is full to the last place: that says how many are in RocksDB */
-    ps_store_plan(PS_STORE_MIN_MEMORY, 32, &plan);
+    ps_store_plan(PS_STORE_MIN_MEMORY, 0, 32, &plan);
     assert_int_equal(counters.rows_hot, plan.max_rows);
     /* The walk sorts keys of 16 bytes in a 128th of the memory. */
     assert_true(plan.max_rows > 10 * PS_STORE_MIN_MEMORY / 128 / 16);
