@@ -14,6 +14,8 @@
 
 #include "common/lanes.h"
 
+#include <string.h>
+
 /* Sums of nq queries times nr rows; nq and nr are constants after inlining. */
 PSC_INLINE void dot_block(const float *const *q, size_t nq, const float *const *r, size_t nr,
                           size_t n, float *out, size_t out_stride)
@@ -196,6 +198,30 @@ bool psc_vector_all_finite(const float *a, size_t n)
         psc_v8_t tail;
         psc_load8_part(&tail, a + i, n - i);
         bad |= ((psc_v8i_t)tail & mask) == mask;
+    }
+    int32_t any = 0;
+    for (int lane = 0; lane < 8; lane++)
+        any |= bad[lane];
+    return any == 0;
+}
+
+/* Without their signs, floats are in the order of their bits. */
+PSC_MULTIVERSION
+bool psc_vector_all_within(const float *a, size_t n, float limit)
+{
+    int32_t bits;
+    memcpy(&bits, &limit, sizeof bits);
+    const psc_v8i_t most = {bits, bits, bits, bits, bits, bits, bits, bits};
+    const psc_v8i_t mask = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX,
+                            INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
+    psc_v8i_t bad = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        bad |= ((psc_v8i_t)PSC_LOAD8(a + i) & mask) >= most;
+    if (i < n) {
+        psc_v8_t tail;
+        psc_load8_part(&tail, a + i, n - i);
+        bad |= ((psc_v8i_t)tail & mask) >= most;
     }
     int32_t any = 0;
     for (int lane = 0; lane < 8; lane++)

@@ -48,6 +48,10 @@ void psc_vector_clamp(float *y, float low, float high, size_t n);
 /* No NaN and no infinity among n floats? True for n = 0. */
 bool psc_vector_all_finite(const float *a, size_t n);
 
+/* All of n floats between -limit and limit, both excluded? A NaN is not. limit > 0, or infinite.
+ * True for n = 0. */
+bool psc_vector_all_within(const float *a, size_t n, float limit);
+
 /*
  * out[q * out_stride + r] = dot of query q and row r over n floats, with the bits of
  * psc_vector_dot. Shapes: queries [n_queries x query_stride], rows [n_rows x row_stride], out

@@ -13,6 +13,7 @@
 
 #include "common/alloc.h"
 #include "common/hash.h"
+#include "common/vectors.h"
 
 #include <string.h>
 
@@ -201,13 +202,8 @@ static uint32_t not_finite(float value)
 size_t psw_batch_find_not_finite(const float *values, size_t n)
 {
     size_t i = 0;
-    for (; i + 64 <= n; i += 64) {
-        uint32_t bad = 0;
-        for (size_t k = 0; k < 64; k++)
-            bad |= not_finite(values[i + k]);
-        if (bad != 0)
-            break;
-    }
+    if (psc_vector_all_finite(values, n))
+        return n;
     while (i < n && !not_finite(values[i]))
         i++;
     return i;

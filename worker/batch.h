@@ -16,6 +16,7 @@
 
 #define PSW_BATCH_NONE UINT32_MAX
 #define PSW_BATCH_MAX ((size_t)1 << 31) /* ids in one call */
+#define PSW_BATCH_SMALL 0x1p96f         /* sums of PSW_BATCH_MAX values below this are finite */
 
 typedef struct psw_batch psw_batch_t;
 

@@ -260,7 +260,7 @@ static psc_status_t check_sums(const plan_t *plan, const psw_push_options_t *opt
 {
     const uint32_t *next = plan->distinct.next;
     const size_t dim = plan->target->dim;
-    if (next == NULL || options->kind == PSP_PUSH_ASSIGN)
+    if (next == NULL || options->kind == PSP_PUSH_ASSIGN || options->small)
         return PSC_OK;
     for (size_t u = 0; u < plan->distinct.n; u++) {
         uint32_t first = plan->distinct.first[u];

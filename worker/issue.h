@@ -63,6 +63,7 @@ typedef struct psw_push_options {
     const uint64_t *ids;
     size_t n;
     const float *rows; /* [n, dim]; NULL: fill writes them, and ids are distinct */
+    bool small;        /* all values are known to be within PSW_BATCH_SMALL */
     psw_row_fn fill;
     void *fill_context;
     float learning_rate;

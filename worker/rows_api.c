@@ -6,6 +6,7 @@
  * second copy still works; the asynchronous forms copy all at once, as embps.h says, and never
  * wait.
  */
+#include "common/vectors.h"
 #include "worker/client_state.h"
 
 _Static_assert(EMBPS_ROW_PRESENT == (int)PSP_ROW_PRESENT, "states are those of the wire");
@@ -39,10 +40,14 @@ static psc_status_t check_push(embps_push_kind_t kind, float learning_rate, psc_
     return PSC_OK;
 }
 
+/* small_out: nothing is so large that a sum could be infinite. */
 static psc_status_t check_finite(const embps_table_t *table, const uint64_t *ids, size_t n,
-                                 const float *rows, psc_error_t *error)
+                                 const float *rows, bool *small_out, psc_error_t *error)
 {
     const size_t floats = n * table->dim;
+    *small_out = psc_vector_all_within(rows, floats, PSW_BATCH_SMALL);
+    if (*small_out)
+        return PSC_OK;
     const size_t at = psw_batch_find_not_finite(rows, floats);
     if (at == floats)
         return PSC_OK;
@@ -171,11 +176,12 @@ static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uin
                          size_t n, const float *rows, float learning_rate, bool waits,
                          psw_request_t **request_out, psc_error_t *error)
 {
+    bool small = false;
     psc_status_t st = check_call("push", table, ids, n, rows, error);
     if (st == PSC_OK)
         st = check_push(kind, learning_rate, error);
     if (st == PSC_OK)
-        st = check_finite(table, ids, n, rows, error);
+        st = check_finite(table, ids, n, rows, &small, error);
     if (st != PSC_OK)
         return st;
     const float none = 0.0F;
@@ -183,6 +189,7 @@ static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uin
                                         .ids = ids,
                                         .n = n,
                                         .rows = n != 0 ? rows : &none,
+                                        .small = small,
                                         .learning_rate = learning_rate,
                                         .step = table->step,
                                         .synchronous = table->client->staleness == 0};

@@ -191,6 +191,31 @@ static void one_value_that_is_not_finite_is_found_anywhere(void **state)
     }
 }
 
+static void one_value_out_of_bounds_is_found_anywhere(void **state)
+{
+    (void)state;
+    test_random_t random = test_random_start();
+    const float limit = 0x1p96f;
+    const float below = nextafterf(limit, 0);
+    const float bad[] = {NAN, -INFINITY, limit, -limit};
+    float a[51];
+    for (size_t n = 0; n <= 50; n++) {
+        fill(&random, a, 50);
+        if (n > 0)
+            a[n - 1] = n % 2 == 0 ? below : -below;
+        a[n] = limit; /* not looked at */
+        assert_true(psc_vector_all_within(a, n, limit));
+        for (size_t i = 0; i < n; i++) {
+            float kept = a[i];
+            a[i] = bad[i % 4];
+            assert_false(psc_vector_all_within(a, n, limit));
+            a[i] = kept;
+        }
+    }
+    a[0] = 3.4028234e38f;
+    assert_true(psc_vector_all_within(a, 1, INFINITY));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -199,6 +224,7 @@ int main(void)
         cmocka_unit_test(outputs_may_be_the_inputs),
         cmocka_unit_test(many_dots_have_the_bits_of_single_ones),
         cmocka_unit_test(one_value_that_is_not_finite_is_found_anywhere),
+        cmocka_unit_test(one_value_out_of_bounds_is_found_anywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
