@@ -95,6 +95,7 @@ COVERED_BY = [
     ("worker/vectors/", "tests/unit/worker/vectors/test_vectors_file.c", "writer against reader"),
     ("worker/issue.c", "tests/unit/worker/test_core.c", "what the core is driven with"),
     ("worker/client.c", "tests/unit/worker/test_client_local.c", "life of a client"),
+    ("worker/direct_api.c", "tests/unit/worker/test_direct.c", "the public call"),
     ("worker/connect.c", "tests/unit/worker/test_client_local.c", "local; MPI is tests/cluster"),
     ("worker/local_shard.c", "tests/unit/worker/test_client_local.c", "its clients"),
     ("worker/rows_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),

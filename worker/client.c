@@ -73,6 +73,7 @@ void psw_client_destroy(embps_client_t *client)
     }
     psw_router_destroy(client->issuer.router);
     psw_batch_destroy(client->issuer.batch);
+    psw_direct_destroy(client->issuer.direct);
     psw_core_destroy(client->issuer.core);
     psc_free(client->issuer.row_scratch);
     psc_free(client);

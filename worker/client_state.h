@@ -42,6 +42,8 @@ struct embps_client {
     uint32_t staleness;
     uint64_t barriers;
     psw_tally_t tally;
+    psw_request_t *touches; /* a report of rows read straight from memory; NULL: none yet */
+    uint64_t touches_at;    /* rows read so when it was sent */
     psw_home_t home;
 };
 
@@ -71,5 +73,8 @@ PSC_MUST_CHECK psc_status_t psw_client_finish(embps_client_t *client, psw_reques
 PSC_MUST_CHECK psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message,
                                            uint32_t first_server, uint32_t n_servers,
                                            psw_request_t **request_out, psc_error_t *error);
+
+/* After pulls of a table: reports the rows that were read straight from memory, now and then. */
+void psw_client_report_touches(embps_table_t *table);
 
 #endif

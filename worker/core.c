@@ -215,8 +215,7 @@ psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t se
         return st;
     const server_t *to = &core->servers[server];
     const bool hello = request->kind == PSP_HELLO;
-    uint64_t lowest =
-        to->open_head != NONE ? core->parts[to->open_head].sequence : to->next_sequence;
+    uint64_t lowest = psw_core_lowest_open(core, server);
     *part_out = (psw_part_t){
         .request = request,
         .server = server,
@@ -536,6 +535,12 @@ psc_status_t psw_core_state(const psw_core_t *core, psc_error_t *error)
     if (core->error.code != PSC_OK && error != NULL)
         *error = core->error;
     return core->error.code;
+}
+
+uint64_t psw_core_lowest_open(const psw_core_t *core, uint32_t server)
+{
+    const server_t *to = &core->servers[server];
+    return to->open_head != NONE ? core->parts[to->open_head].sequence : to->next_sequence;
 }
 
 bool psw_core_idle(const psw_core_t *core)

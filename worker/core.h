@@ -107,6 +107,8 @@ void psw_core_fail(psw_core_t *core, const psc_error_t *error);
 
 /* PSC_OK, or what ended the core (error filled). */
 psc_status_t psw_core_state(const psw_core_t *core, psc_error_t *error);
+/* The lowest sequence to a server that was not answered; the next one when all were. */
+uint64_t psw_core_lowest_open(const psw_core_t *core, uint32_t server);
 /* No part is waiting to be sent or answered. */
 bool psw_core_idle(const psw_core_t *core);
 /* Bytes enqueued for a server that have not left. */

@@ -28,18 +28,40 @@ typedef struct plan {
     psw_issuer_t *issuer;
     const psw_target_t *target;
     psw_request_t *request;
-    psw_distinct_t distinct;
+    psw_distinct_t distinct; /* of a pull: those that are asked for */
+    size_t n_distinct;
     const uint32_t *start; /* by server, in request->order */
 } plan_t;
 
+/* Reads what can be read without asking. */
+static psc_status_t read_direct(plan_t *plan, const psw_pull_options_t *pull, psc_error_t *error)
+{
+    const psw_direct_pull_t direct = {.table = plan->target->table,
+                                      .dim = plan->target->dim,
+                                      .ids = pull->ids,
+                                      .rows_out = pull->rows_out,
+                                      .stride = pull->stride,
+                                      .states_out = pull->states_out,
+                                      .staleness = pull->staleness};
+    plan->request->direct = plan->issuer->direct;
+    plan->request->table = plan->target->table;
+    return psw_direct_read(plan->issuer->direct, &direct, &plan->distinct, error);
+}
+
+/* pull: NULL for a push. */
 static psc_status_t split(plan_t *plan, const uint64_t *ids, size_t n, bool distinct,
-                          psc_error_t *error)
+                          const psw_pull_options_t *pull, psc_error_t *error)
 {
     psw_issuer_t *issuer = plan->issuer;
     psc_status_t st =
         distinct
             ? psw_batch_hash(issuer->batch, plan->target->table, ids, n, &plan->distinct, error)
             : psw_batch_dedupe(issuer->batch, plan->target->table, ids, n, &plan->distinct, error);
+    plan->n_distinct = plan->distinct.n;
+    /* Other formats show rounded values. */
+    const bool plain = pull != NULL && !pull->scan && pull->format == PSP_FORMAT_F32;
+    if (st == PSC_OK && plain && issuer->direct != NULL)
+        st = read_direct(plan, pull, error);
     if (st == PSC_OK)
         st = psw_request_reserve_order(plan->request, plan->distinct.n, error);
     if (st == PSC_OK)
@@ -64,6 +86,7 @@ static psc_status_t pull_part(const plan_t *plan, const psw_pull_options_t *opti
                        .staleness = options->staleness,
                        .scan = options->scan,
                        .format = options->format,
+                       .want_places = plan->request->direct != NULL,
                        .n = n};
     psp_buffer_t *buffer;
     uint8_t *ids;
@@ -145,6 +168,9 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
     for (uint32_t j = 0; j < n; j++)
         write_row(plan, options, order[j], rows + j * bytes);
     psw_core_enqueue(plan->issuer->core, part, buffer, begin, n, 0);
+    if (plan->issuer->direct != NULL)
+        psw_direct_pushed(plan->issuer->direct, part->server, part->header.sequence, push.table,
+                          options->ids, order, n);
     return PSC_OK;
 }
 
@@ -219,7 +245,7 @@ static psc_status_t finish(plan_t *plan, psc_status_t st, const psc_error_t *wha
     psw_core_t *core = plan->issuer->core;
     if (st == PSC_OK) {
         issued_out->request = plan->request;
-        issued_out->n_distinct = plan->distinct.n;
+        issued_out->n_distinct = plan->n_distinct;
         psw_core_seal(core, plan->request);
         return PSC_OK;
     }
@@ -245,7 +271,7 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
     plan.request->states_out = options->states_out;
     plan.request->dim = target->dim;
     plan.request->format = options->format;
-    st = split(&plan, options->ids, options->n, options->distinct, &what);
+    st = split(&plan, options->ids, options->n, options->distinct, options, &what);
     if (st == PSC_OK)
         st = psw_request_keep_duplicates(plan.request, plan.distinct.duplicates,
                                          plan.distinct.n_duplicates, &what);
@@ -306,7 +332,7 @@ psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
         return st;
     st = reserve_row(issuer, target->dim, &what);
     if (st == PSC_OK)
-        st = split(&plan, options->ids, options->n, options->rows == NULL, &what);
+        st = split(&plan, options->ids, options->n, options->rows == NULL, NULL, &what);
     if (st == PSC_OK)
         st = check_sums(&plan, options, &what);
     if (st == PSC_OK)

@@ -8,6 +8,7 @@
 
 #include "worker/batch.h"
 #include "worker/core.h"
+#include "worker/direct.h"
 #include "worker/router.h"
 
 /* What issuing needs of a client. */
@@ -15,7 +16,8 @@ typedef struct psw_issuer {
     psw_core_t *core;
     psw_batch_t *batch;
     psw_router_t *router;
-    float *row_scratch; /* one row and 16 random bits for each of its values, grows to the widest
+    psw_direct_t *direct; /* NULL: all rows come by messages */
+    float *row_scratch;   /* one row and 16 random bits for each of its values, grows to the widest
                            table; psc_free */
     size_t row_scratch_floats; /* of the row */
 } psw_issuer_t;

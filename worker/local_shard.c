@@ -137,7 +137,8 @@ static psc_status_t start_server(local_shard_t *shard, const embps_local_options
                                                 .rank = 0,
                                                 .n_servers = 1,
                                                 .n_workers = options->n_workers,
-                                                .pool = shard->pool};
+                                                .pool = shard->pool,
+                                                .direct = PS_DIRECT_AUTO};
     sigset_t all;
     sigset_t before;
     sigfillset(&all);

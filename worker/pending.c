@@ -12,6 +12,7 @@
 #include "worker/pending.h"
 
 #include "common/alloc.h"
+#include "worker/direct.h"
 
 static psc_status_t grow(uint32_t **array, size_t *capacity, size_t n, psc_error_t *error)
 {
@@ -68,6 +69,8 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
             coder->decode(out, row, dim);
         row += bytes;
     }
+    if (request->direct != NULL && reply->places != NULL)
+        psw_direct_learn(request->direct, server, request->table, request->dim, reply->places, n);
     for (uint32_t j = 0; request->states_out != NULL && j < n; j++)
         request->states_out[order[j]] =
             reply->states != NULL ? reply->states[j] : (uint8_t)PSP_ROW_PRESENT;
@@ -86,6 +89,9 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
     case PSP_CLOCK_REPLY:
         if (server == 0)
             request->clock = message->u.clock_reply;
+        return PSC_OK;
+    case PSP_ATTACH_REPLY:
+        request->attached = message->u.attach_reply;
         return PSC_OK;
     case PSP_STATS_REPLY:
         for (size_t i = 0; i < message->u.stats_reply.n; i++) {
@@ -126,9 +132,11 @@ void psw_request_reset(psw_request_t *request)
     request->stride = 0;
     request->dim = 0;
     request->format = PSP_FORMAT_F32;
+    request->direct = NULL;
     request->n_duplicates = 0;
     request->opened = (psp_open_table_reply_t){0};
     request->clock = (psp_clock_reply_t){0};
+    request->attached = (psp_attach_reply_t){0};
     psw_counters_clear(&request->counters);
 }
 

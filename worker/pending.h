@@ -33,8 +33,10 @@ struct embps_request {
     size_t stride;       /* floats from row to row */
     uint8_t *states_out; /* a psp_row_state_t a row; NULL: not wanted */
     uint32_t dim;
-    psp_format_t format; /* of the rows in the replies */
-    uint32_t *order;     /* message rows, server by server: index of the caller's row */
+    psp_format_t format;       /* of the rows in the replies */
+    struct psw_direct *direct; /* learns the places of rows; NULL: nobody does */
+    uint32_t table;            /* for it */
+    uint32_t *order;           /* message rows, server by server: index of the caller's row */
     size_t order_capacity;
     uint32_t *duplicates; /* pairs: a duplicate's index, its first's index */
     size_t duplicates_capacity;
@@ -43,6 +45,7 @@ struct embps_request {
     /* what came back */
     psp_open_table_reply_t opened;
     psp_clock_reply_t clock; /* of server 0 */
+    psp_attach_reply_t attached;
     psw_counters_t counters;
 };
 

@@ -113,6 +113,9 @@ static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *o
     embps_client_t *client = table->client;
     psw_issued_t issued;
     const psw_target_t target = target_of(table);
+    /* What was pushed before can be read straight from memory once the answer is here. */
+    if (client->issuer.direct != NULL && !psw_core_idle(client->driver.core))
+        send_first(client);
     psc_status_t st =
         psw_issue_pull(&client->issuer, &target, options, room_of(client, waits), &issued, error);
     if (st != PSC_OK)
@@ -122,6 +125,8 @@ static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *o
     client->tally.rows_pulled += options->n;
     client->tally.rows_pulled_distinct += issued.n_distinct;
     send_first(client);
+    if (client->issuer.direct != NULL)
+        psw_client_report_touches(table);
     *request_out = issued.request;
     return PSC_OK;
 }

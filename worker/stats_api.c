@@ -9,10 +9,15 @@
 static void own_counters(const embps_client_t *client, embps_counter_fn fn, void *context)
 {
     const psw_tally_t *tally = &client->tally;
+    const psw_direct_counts_t direct = client->issuer.direct != NULL
+                                           ? psw_direct_counts(client->issuer.direct)
+                                           : (psw_direct_counts_t){0};
     fn(context, "client.pulls", tally->pulls);
     fn(context, "client.pushes", tally->pushes);
     fn(context, "client.rows_pulled", tally->rows_pulled);
     fn(context, "client.rows_pulled_distinct", tally->rows_pulled_distinct);
+    fn(context, "client.rows_direct", direct.read);
+    fn(context, "client.rows_direct_missed", direct.missed);
     fn(context, "client.rows_pushed", tally->rows_pushed);
     fn(context, "client.rows_pushed_distinct", tally->rows_pushed_distinct);
     fn(context, "client.requests", psw_core_requests_begun(client->driver.core));

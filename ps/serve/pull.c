@@ -237,7 +237,8 @@ static psc_status_t answer_hot(ps_shard_t *shard, ps_request_t *request, psc_err
 {
     const psp_pull_t *pull = &request->message.u.pull;
     ps_table_t *table = request->table;
-    bool asks = pull->want_versions || pull->versions != NULL || pull->format != PSP_FORMAT_F32;
+    bool asks = pull->want_versions || pull->versions != NULL || pull->want_places ||
+                pull->format != PSP_FORMAT_F32;
     if (!table->all_hot || request->prepared || request->exact || asks)
         return PSC_OK;
     psc_status_t st = ps_shard_locate(shard, request, pull->ids, pull->n, error);

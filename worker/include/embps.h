@@ -393,6 +393,17 @@ EMBPS_API EMBPS_MUST_CHECK int embps_test(embps_request_t *request, bool *done_o
 #define EMBPS_ASYNC UINT32_MAX
 EMBPS_API void embps_set_staleness(embps_client_t *client, uint32_t clocks);
 
+/*
+ * What: lets pulls read rows straight from the memory of servers on this host, without a message,
+ * where the servers allow it (embps-server --direct) and rows are float32 of tables without
+ * admission and expiry. What they bring is the same. To be called before the first table is opened:
+ * memory that already holds rows is not shared any more. on false: all rows come by messages again.
+ * *n_servers_out (may be NULL): how many servers can be read so; 0 is no error.
+ * Errors: PEER_GONE, NO_MEMORY, IO.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_set_direct(embps_client_t *client, bool on,
+                                                uint32_t *n_servers_out, embps_error_t *error);
+
 /* ---- workers together ---- */
 
 /*
