@@ -11,7 +11,9 @@
  *
  * Bounds. A peer that does not read its replies (more than BACKLOG_BYTES wait to be sent), or that
  * has too many requests waiting, is held: its messages stay unserved, in order, so that they do not
- * become replies. Clients send a bounded window, which bounds what is held. When all messages here
+ * become replies. Clients send a bounded window, which Hello's reply tells them: what is held, and
+ * what waits for its peer to take it, is WINDOWS_BYTES of all of them together (or a message of
+ * each, if that is more). When all messages here
  * take more than MEMORY_BYTES, peers are held earlier, and no message is taken while requests wait
  * for the disk: those go on without any, so this cannot stand still.
  *
@@ -33,11 +35,16 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #define BACKLOG_BYTES ((size_t)8 << 20) /* replies to one peer that have not left */
 #define WAITING_PER_PEER ((size_t)64)   /* requests of one peer in the shard */
 #define MEMORY_BYTES ((size_t)24 << 20) /* all messages here, above which bounds get tight */
 #define TIGHT_BACKLOG_BYTES ((size_t)1 << 20)
+#define WINDOW_BYTES ((size_t)8 << 20)   /* of one client, which asks for no more by itself */
+#define WINDOWS_BYTES ((size_t)32 << 20) /* of all */
+#define LEAST_MESSAGE_BYTES ((size_t)64 << 10)
+#define HOST_BYTES 256
 #define MESSAGES_PER_TURN 64u
 #define IDLE_WAIT_US UINT64_C(100000)
 #define FLUSH_US UINT64_C(5000000)
@@ -55,15 +62,28 @@ struct ps_server {
     held_t *held; /* by peer */
     size_t n_held;
     uint32_t worst_status;
+    char host[HOST_BYTES];
     pthread_mutex_t lock;
     psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
 };
 
-/* Several messages of each worker are here at once: 1 MiB from 32 MiB of memory up, less below. */
-static size_t choose_max_message(uint64_t memory_bytes)
+/* What messages of one worker may take here, so that those of all have room. */
+static size_t choose_window(uint32_t n_workers)
+{
+    size_t bytes = WINDOWS_BYTES / n_workers;
+    return bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES;
+}
+
+/* Several messages of each worker are here at once: 1 MiB from 32 MiB of memory up, less below, and
+ * with more than 32 workers. */
+static size_t choose_max_message(uint64_t memory_bytes, uint32_t n_workers)
 {
     uint64_t bytes = memory_bytes / 32;
-    return bytes < PSP_MAX_MESSAGE_BYTES ? (size_t)bytes : PSP_MAX_MESSAGE_BYTES;
+    if (bytes > choose_window(n_workers))
+        bytes = choose_window(n_workers);
+    if (bytes > PSP_MAX_MESSAGE_BYTES)
+        bytes = PSP_MAX_MESSAGE_BYTES;
+    return bytes > LEAST_MESSAGE_BYTES ? (size_t)bytes : LEAST_MESSAGE_BYTES;
 }
 
 /* On the store's I/O thread. */
@@ -117,6 +137,8 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
     }
     if (options->direct == PS_DIRECT_ON && (st = ps_store_share(server->store, error)) != PSC_OK)
         return st;
+    if (gethostname(server->host, sizeof server->host - 1) != 0)
+        server->host[0] = '\0';
     ps_shard_options_t shard_options = {
         .serve = ps_serve_functions,
         .store = server->store,
@@ -127,7 +149,9 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         .rank = options->rank,
         .n_servers = options->n_servers,
         .n_workers = options->n_workers,
-        .max_message_bytes = choose_max_message(options->memory_bytes),
+        .max_message_bytes = choose_max_message(options->memory_bytes, options->n_workers),
+        .window_bytes = choose_window(options->n_workers),
+        .host = server->host,
         .direct = options->direct,
     };
     return ps_shard_create(&shard_options, &server->shard, error);

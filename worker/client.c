@@ -12,6 +12,7 @@
 #include "common/run_status.h"
 
 #define LEAVE_US UINT64_C(1000000)
+#define TIMEOUT_US UINT64_C(60000000) /* embps.h says so */
 
 _Static_assert(EMBPS_INVALID_ARGUMENT == (int)PSC_INVALID_ARGUMENT, "codes are the same");
 _Static_assert(EMBPS_INTERRUPTED == (int)PSC_INTERRUPTED, "codes are the same");
@@ -49,8 +50,10 @@ psc_status_t psw_client_create(psp_transport_t *transport, psp_pool_t *pool, uin
     client->driver.transport = transport;
     psc_status_t st = psw_core_create(&options, &client->issuer.core, error);
     client->driver.core = client->issuer.core;
-    if (st == PSC_OK)
+    if (st == PSC_OK) {
+        psw_core_set_timeout(client->issuer.core, TIMEOUT_US);
         st = psw_batch_create(&client->issuer.batch, error);
+    }
     if (st == PSC_OK)
         st = psw_router_create(&client->issuer.router, error);
     if (st != PSC_OK) {
@@ -149,7 +152,7 @@ psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
     }
     if (st == PSC_OK)
         st = psp_transport_flush(client->driver.transport, LEAVE_US, &what);
-    else if (psw_core_state(core, NULL) != PSC_OK || st == PSC_NO_MEMORY)
+    else if (psw_core_state(core, NULL) != PSC_OK || st == PSC_NO_MEMORY || st == PSC_TIMEOUT)
         psw_driver_leave(&client->driver, &what, (uint32_t)st, LEAVE_US);
     if (st != PSC_OK && error != NULL)
         *error = what;

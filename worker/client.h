@@ -38,4 +38,8 @@ PSC_MUST_CHECK psc_status_t psw_pull_strided_start(embps_table_t *table, const u
                                                    embps_request_t **request_out,
                                                    psc_error_t *error);
 
+/* embps_prefetch; distinct: the caller knows that the ids are distinct. */
+PSC_MUST_CHECK psc_status_t psw_prefetch(embps_table_t *table, const uint64_t *ids, size_t n,
+                                         uint64_t clock, bool distinct, psc_error_t *error);
+
 #endif

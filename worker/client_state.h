@@ -18,7 +18,14 @@ typedef struct psw_tally {
     uint64_t pulls, pushes;
     uint64_t rows_pulled, rows_pulled_distinct;
     uint64_t rows_pushed, rows_pushed_distinct;
+    uint64_t prefetches, rows_prefetched, rows_prefetch_dropped;
 } psw_tally_t;
+
+/* Told of each prefetch before it goes out: whoever keeps copies of rows may want these too. */
+typedef struct psw_prefetch_hook {
+    void (*fn)(void *context, embps_table_t *table, const uint64_t *ids, size_t n, uint64_t clock);
+    void *context;
+} psw_prefetch_hook_t;
 
 struct embps_table {
     embps_table_t *next;
@@ -42,8 +49,9 @@ struct embps_client {
     uint32_t staleness;
     uint64_t barriers;
     psw_tally_t tally;
-    psw_request_t *touches; /* a report of rows read straight from memory; NULL: none yet */
-    uint64_t touches_at;    /* rows read so when it was sent */
+    psw_request_t *touches;         /* a report of rows read straight from memory; NULL: none yet */
+    uint64_t touches_at;            /* rows read so when it was sent */
+    psw_prefetch_hook_t prefetched; /* fn NULL: nobody */
     psw_home_t home;
 };
 
@@ -76,5 +84,28 @@ PSC_MUST_CHECK psc_status_t psw_client_ask(embps_client_t *client, psp_message_t
 
 /* After pulls of a table: reports the rows that were read straight from memory, now and then. */
 void psw_client_report_touches(embps_table_t *table);
+
+/* Until how much is queued for a server a call waits while it builds its messages: not at all; a
+ * window, for those that wait anyway; some windows, for those that should not, so that they cannot
+ * queue without end. */
+typedef enum psw_room_kind {
+    PSW_ROOM_NONE,
+    PSW_ROOM_WINDOW,
+    PSW_ROOM_QUEUE,
+} psw_room_kind_t;
+
+/* rows_api.c: the parts of a call. rows: any pointer that must not be NULL. */
+PSC_MUST_CHECK psc_status_t psw_check_rows(const char *what, const embps_table_t *table,
+                                           const uint64_t *ids, size_t n, const void *rows,
+                                           psc_error_t *error);
+psw_target_t psw_table_target(const embps_table_t *table);
+/* flags: of embps_pull_states. Errors: INVALID_ARGUMENT. */
+PSC_MUST_CHECK psc_status_t psw_pull_options_of(embps_table_t *table, const uint64_t *ids, size_t n,
+                                                float *rows_out, uint8_t *states_out,
+                                                uint32_t flags, psw_pull_options_t *options_out,
+                                                psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_start_pull(embps_table_t *table, const psw_pull_options_t *options,
+                                           psw_room_kind_t room, psw_request_t **request_out,
+                                           psc_error_t *error);
 
 #endif

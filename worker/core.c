@@ -10,65 +10,20 @@
  *
  * Invariants: a part is in the open list from enqueue to its answer; queued parts are the tail of
  * the open list; request->open_parts counts its parts in open lists. A sequence is used up by
- * enqueue alone, so sequences have no gaps. Hello goes outside sessions: session and sequence 0.
+ * enqueue alone. Hello goes outside sessions: session and sequence 0. A part may be without a
+ * request: hints, whose answers nobody waits for, and parts that were given up (core_time.c), whose
+ * answers may still come; it stays in the window until it is answered.
  *
  * What servers refuse is the error of one request. What cannot be understood (a malformed reply, an
  * unknown number, another kind) ends the core: every request fails with that error, now and later.
  * Cost: O(1) a message, no allocation once the arrays have grown. One thread.
  */
-#include "worker/core.h"
+#include "worker/core_state.h"
 
 #include "common/alloc.h"
 
-#define NONE UINT32_MAX
+#define NONE PSW_CORE_NONE
 #define SCRATCH_BYTES ((size_t)1 << 20) /* a reply with 256 counters takes 70 KiB */
-
-typedef struct part {
-    psw_request_t *request;
-    psp_buffer_t *buffer; /* until sent */
-    uint64_t sequence;
-    size_t cost; /* bytes of message and expected reply */
-    uint32_t server;
-    uint32_t generation;
-    uint32_t reply_kind;
-    uint32_t begin, n; /* rows in the request's order */
-    uint32_t previous; /* open list */
-    uint32_t next;     /* open list, or free list */
-    uint32_t next_queued;
-    bool open;
-} part_t;
-
-typedef struct server {
-    uint64_t session; /* 0: none yet */
-    uint64_t next_sequence;
-    uint32_t open_head, open_tail;
-    uint32_t queued_head, queued_tail;
-    size_t queued_bytes;
-    size_t window_bytes; /* sent and not answered */
-    uint32_t window_messages;
-    uint32_t next_ready;
-    bool ready;
-} server_t;
-
-struct psw_core {
-    psw_core_options_t options;
-    server_t *servers;
-    psp_scratch_t *scratch;
-    part_t *parts;
-    size_t n_parts;
-    uint32_t free_part;
-    size_t n_open;
-    uint32_t ready_head, ready_tail;
-    psw_request_t *live;
-    psw_request_t *free_requests;
-    psc_slot_map_t map;
-    size_t max_message_bytes;
-    uint32_t n_sessions;
-    uint64_t cluster;
-    uint64_t clock;
-    uint64_t requests_begun, messages_sent;
-    psc_error_t error;
-};
 
 psc_status_t psw_core_create(const psw_core_options_t *options, psw_core_t **core_out,
                              psc_error_t *error)
@@ -89,6 +44,7 @@ psc_status_t psw_core_create(const psw_core_options_t *options, psw_core_t **cor
     core->max_message_bytes = PSP_MAX_MESSAGE_BYTES;
     core->free_part = NONE;
     core->ready_head = core->ready_tail = NONE;
+    core->next_deadline_us = UINT64_MAX;
     core->servers = psc_alloc_array(options->n_servers, sizeof *core->servers);
     psc_status_t st = PSC_OK;
     if (core->servers == NULL)
@@ -101,12 +57,13 @@ psc_status_t psw_core_create(const psw_core_options_t *options, psw_core_t **cor
         return st;
     }
     for (uint32_t s = 0; s < options->n_servers; s++)
-        core->servers[s] = (server_t){.next_sequence = 1,
-                                      .open_head = NONE,
-                                      .open_tail = NONE,
-                                      .queued_head = NONE,
-                                      .queued_tail = NONE,
-                                      .next_ready = NONE};
+        core->servers[s] = (psw_server_state_t){.next_sequence = 1,
+                                                .open_head = NONE,
+                                                .open_tail = NONE,
+                                                .queued_head = NONE,
+                                                .queued_tail = NONE,
+                                                .next_ready = NONE,
+                                                .max_window_bytes = core->options.window_bytes};
     *core_out = core;
     return PSC_OK;
 }
@@ -193,12 +150,12 @@ static psc_status_t reserve_part(psw_core_t *core, psc_error_t *error)
     if (core->free_part != NONE)
         return PSC_OK;
     size_t n = core->n_parts != 0 ? 2 * core->n_parts : 64;
-    part_t *parts = n < NONE ? psc_realloc_array(core->parts, n, sizeof *parts) : NULL;
+    psw_part_state_t *parts = n < NONE ? psc_realloc_array(core->parts, n, sizeof *parts) : NULL;
     if (parts == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu messages under way", n);
     core->parts = parts;
     for (size_t i = n; i-- > core->n_parts;) {
-        parts[i] = (part_t){.next = core->free_part, .generation = 1};
+        parts[i] = (psw_part_state_t){.next = core->free_part, .generation = 1};
         core->free_part = (uint32_t)i;
     }
     core->n_parts = n;
@@ -213,8 +170,8 @@ psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t se
         st = reserve_part(core, error);
     if (st != PSC_OK)
         return st;
-    const server_t *to = &core->servers[server];
-    const bool hello = request->kind == PSP_HELLO;
+    const psw_server_state_t *to = &core->servers[server];
+    const bool hello = request != NULL && request->kind == PSP_HELLO;
     uint64_t lowest = psw_core_lowest_open(core, server);
     *part_out = (psw_part_t){
         .request = request,
@@ -232,18 +189,24 @@ psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t se
     return PSC_OK;
 }
 
-static bool fits_window(const psw_core_t *core, const server_t *to)
+static bool fits_window(const psw_core_t *core, const psw_server_state_t *to, size_t cost)
 {
-    return to->window_messages == 0 ||
-           (to->window_messages < core->options.window_messages &&
-            to->window_bytes + core->parts[to->queued_head].cost <= core->options.window_bytes);
+    return to->window_messages == 0 || (to->window_messages < core->options.window_messages &&
+                                        to->window_bytes + cost <= to->max_window_bytes);
 }
 
-/* Puts a server that may send on the ready list. */
-static void make_ready(psw_core_t *core, uint32_t server)
+bool psw_core_has_room(const psw_core_t *core, uint32_t server, size_t cost)
 {
-    server_t *to = &core->servers[server];
-    if (to->ready || to->queued_head == NONE || !fits_window(core, to))
+    const psw_server_state_t *to = &core->servers[server];
+    return to->window_messages + to->n_queued < core->options.window_messages &&
+           to->window_bytes + to->queued_bytes + cost <= to->max_window_bytes;
+}
+
+void psw_core_make_ready(psw_core_t *core, uint32_t server)
+{
+    psw_server_state_t *to = &core->servers[server];
+    if (to->ready || to->queued_head == NONE ||
+        !fits_window(core, to, core->parts[to->queued_head].cost))
         return;
     to->ready = true;
     to->next_ready = NONE;
@@ -258,24 +221,26 @@ void psw_core_enqueue(psw_core_t *core, const psw_part_t *part, psp_buffer_t *bu
                       uint32_t begin, uint32_t n, size_t reply_bytes)
 {
     const uint32_t index = (uint32_t)part->header.request;
-    server_t *to = &core->servers[part->server];
+    psw_server_state_t *to = &core->servers[part->server];
     PSC_BUG_ON(index != core->free_part);
-    part_t *p = &core->parts[index];
+    psw_part_state_t *p = &core->parts[index];
     core->free_part = p->next;
     buffer->peer = part->server;
-    *p = (part_t){.request = part->request,
-                  .buffer = buffer,
-                  .sequence = part->header.sequence,
-                  .cost = buffer->size + reply_bytes,
-                  .server = part->server,
-                  .generation = p->generation,
-                  .reply_kind = psp_reply_kind(buffer->kind),
-                  .begin = begin,
-                  .n = n,
-                  .previous = to->open_tail,
-                  .next = NONE,
-                  .next_queued = NONE,
-                  .open = true};
+    *p = (psw_part_state_t){.request = part->request,
+                            .buffer = buffer,
+                            .sequence = part->header.sequence,
+                            .cost = buffer->size + reply_bytes,
+                            .server = part->server,
+                            .generation = p->generation,
+                            .reply_kind = psp_reply_kind(buffer->kind),
+                            .begin = begin,
+                            .n = n,
+                            .previous = to->open_tail,
+                            .next = NONE,
+                            .next_queued = NONE,
+                            .since_us = core->patience_us,
+                            .open = true};
+    psw_core_note_deadline(core, p, part->header.deadline_ms);
     if (part->header.sequence != 0)
         to->next_sequence = part->header.sequence + 1;
     if (to->open_tail == NONE)
@@ -289,40 +254,49 @@ void psw_core_enqueue(psw_core_t *core, const psw_part_t *part, psp_buffer_t *bu
         core->parts[to->queued_tail].next_queued = index;
     to->queued_tail = index;
     to->queued_bytes += buffer->size;
-    part->request->open_parts++;
+    to->n_queued++;
+    if (part->request != NULL)
+        part->request->open_parts++;
+    else
+        core->n_unasked++;
     core->n_open++;
-    make_ready(core, part->server);
+    psw_core_make_ready(core, part->server);
 }
 
 psp_buffer_t *psw_core_next(psw_core_t *core)
 {
+    psp_buffer_t *ping = core->pings_due != 0 ? psw_core_next_ping(core) : NULL;
+    if (ping != NULL)
+        return ping;
     const uint32_t server = core->ready_head;
     if (server == NONE)
         return NULL;
-    server_t *to = &core->servers[server];
+    psw_server_state_t *to = &core->servers[server];
     core->ready_head = to->next_ready;
     if (core->ready_head == NONE)
         core->ready_tail = NONE;
     to->ready = false;
-    part_t *p = &core->parts[to->queued_head];
+    psw_part_state_t *p = to->queued_head != NONE ? &core->parts[to->queued_head] : NULL;
+    if (p == NULL || !fits_window(core, to, p->cost))
+        return psw_core_next(core); /* what made it ready has been given up */
     to->queued_head = p->next_queued;
     if (to->queued_head == NONE)
         to->queued_tail = NONE;
     psp_buffer_t *buffer = p->buffer;
     p->buffer = NULL;
     to->queued_bytes -= buffer->size;
+    to->n_queued--;
     to->window_bytes += p->cost;
     to->window_messages++;
     core->messages_sent++;
-    make_ready(core, server);
+    psw_core_make_ready(core, server);
     return buffer;
 }
 
-/* Takes an answered part out of its lists and frees it. */
-static void close_part(psw_core_t *core, uint32_t index)
+void psw_core_close_part(psw_core_t *core, uint32_t index)
 {
-    part_t *p = &core->parts[index];
-    server_t *to = &core->servers[p->server];
+    psw_part_state_t *p = &core->parts[index];
+    psw_server_state_t *to = &core->servers[p->server];
     if (p->previous != NONE)
         core->parts[p->previous].next = p->next;
     else
@@ -331,8 +305,10 @@ static void close_part(psw_core_t *core, uint32_t index)
         core->parts[p->next].previous = p->previous;
     else
         to->open_tail = p->previous;
-    to->window_bytes -= p->cost;
-    to->window_messages--;
+    if (p->buffer == NULL) { /* it was sent */
+        to->window_bytes -= p->cost;
+        to->window_messages--;
+    }
     psw_request_t *request = p->request;
     p->request = NULL;
     p->open = false;
@@ -340,6 +316,10 @@ static void close_part(psw_core_t *core, uint32_t index)
     p->next = core->free_part;
     core->free_part = index;
     core->n_open--;
+    if (request == NULL) {
+        core->n_unasked--;
+        return;
+    }
     request->open_parts--;
     if (psw_request_done(request))
         psw_request_finish(request);
@@ -418,6 +398,9 @@ static psc_status_t accept_hello(psw_core_t *core, uint32_t server, const psp_he
     if (reply->max_message_bytes != 0 && reply->max_message_bytes < core->max_message_bytes)
         core->max_message_bytes = reply->max_message_bytes;
     core->servers[server].session = reply->session;
+    memcpy(core->servers[server].host, reply->host, sizeof reply->host);
+    if (reply->window_bytes != 0 && reply->window_bytes < core->servers[server].max_window_bytes)
+        core->servers[server].max_window_bytes = reply->window_bytes;
     core->n_sessions++;
     return PSC_OK;
 }
@@ -425,7 +408,7 @@ static psc_status_t accept_hello(psw_core_t *core, uint32_t server, const psp_he
 psc_status_t psw_core_last_goodbye(psw_core_t *core, uint32_t server, uint32_t status,
                                    psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    server_t *to = &core->servers[server];
+    psw_server_state_t *to = &core->servers[server];
     if (to->session == 0)
         return psc_error_set(error, PSC_NOT_FOUND, "no session with server %u", server);
     psp_message_t message = {.kind = PSP_GOODBYE,
@@ -456,7 +439,9 @@ static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_er
         return st;
     const uint64_t number = message.reply.request;
     const uint32_t index = (uint32_t)number;
-    part_t *p = index < core->n_parts ? &core->parts[index] : NULL;
+    psw_part_state_t *p = index < core->n_parts ? &core->parts[index] : NULL;
+    if (psw_core_hear(core, buffer->peer, number))
+        return PSC_OK; /* a sign of life, and no more */
     if (p == NULL || !p->open || p->buffer != NULL || p->generation != number >> 32 ||
         p->server != buffer->peer || p->reply_kind != buffer->kind) {
         if (message.reply.error.code != PSC_OK)
@@ -466,15 +451,17 @@ static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_er
                              "server %u sent a %s that answers nothing (number %llu)", buffer->peer,
                              psp_kind_name(buffer->kind), (unsigned long long)number);
     }
-    if (message.reply.error.code != PSC_OK)
+    if (p->request == NULL)
+        ; /* nobody waits for it */
+    else if (message.reply.error.code != PSC_OK)
         psw_request_fail(p->request, buffer->peer, &message.reply.error);
     else if (message.kind == PSP_HELLO_REPLY)
         st = accept_hello(core, buffer->peer, &message.u.hello_reply, error);
     else
         st = psw_request_accept(p->request, buffer->peer, p->begin, p->n, &message, error);
     if (st == PSC_OK) {
-        close_part(core, index);
-        make_ready(core, buffer->peer);
+        psw_core_close_part(core, index);
+        psw_core_make_ready(core, buffer->peer);
     }
     return st;
 }
@@ -505,23 +492,28 @@ void psw_core_fail(psw_core_t *core, const psc_error_t *error)
         return;
     core->error = *error;
     for (size_t i = 0; i < core->n_parts; i++) {
-        part_t *p = &core->parts[i];
+        psw_part_state_t *p = &core->parts[i];
         if (!p->open)
             continue;
         psp_buffer_put(p->buffer);
         p->buffer = NULL;
         p->open = false;
+        if (p->request == NULL)
+            continue;
         p->request->open_parts--;
         psw_request_fail(p->request, -1, error);
     }
     for (uint32_t s = 0; s < core->options.n_servers; s++) {
-        server_t *to = &core->servers[s];
+        psw_server_state_t *to = &core->servers[s];
         to->open_head = to->open_tail = to->queued_head = to->queued_tail = NONE;
         to->queued_bytes = 0;
+        to->n_queued = 0;
         to->ready = false;
     }
     core->ready_head = core->ready_tail = NONE;
-    core->n_open = 0;
+    core->n_open = core->n_unasked = 0;
+    core->next_deadline_us = UINT64_MAX;
+    core->pings_due = 0;
     for (psw_request_t *r = core->live; r != NULL; r = r->next) {
         if (!r->sealed)
             psw_request_fail(r, -1, error);
@@ -539,13 +531,13 @@ psc_status_t psw_core_state(const psw_core_t *core, psc_error_t *error)
 
 uint64_t psw_core_lowest_open(const psw_core_t *core, uint32_t server)
 {
-    const server_t *to = &core->servers[server];
+    const psw_server_state_t *to = &core->servers[server];
     return to->open_head != NONE ? core->parts[to->open_head].sequence : to->next_sequence;
 }
 
 bool psw_core_idle(const psw_core_t *core)
 {
-    return core->n_open == 0;
+    return core->n_open == core->n_unasked;
 }
 
 size_t psw_core_queued_bytes(const psw_core_t *core, uint32_t server)

@@ -54,7 +54,8 @@ void psw_core_destroy(psw_core_t *core);
 PSC_MUST_CHECK psc_status_t psw_core_request(psw_core_t *core, psp_kind_t kind,
                                              psw_request_t **request_out, psc_error_t *error);
 
-/* Begins a part for a server. Nothing needs undoing when the caller does not go on with it.
+/* Begins a part for a server. request NULL: nobody waits for its answer. Nothing needs undoing when
+ * the caller does not go on with it.
  * Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t server,
                                           psw_part_t *part_out, psc_error_t *error);
@@ -66,6 +67,10 @@ PSC_MUST_CHECK psc_status_t psw_core_part(psw_core_t *core, psw_request_t *reque
  */
 void psw_core_enqueue(psw_core_t *core, const psw_part_t *part, psp_buffer_t *buffer,
                       uint32_t begin, uint32_t n, size_t reply_bytes);
+
+/* Whether a message of this cost (itself and its answer) fits into the window with all that is
+ * queued, so that it waits for no answer. */
+bool psw_core_has_room(const psw_core_t *core, uint32_t server, size_t cost);
 
 /* No more parts will come: the request is done when all of its parts are answered. */
 void psw_core_seal(psw_core_t *core, psw_request_t *request);
@@ -103,13 +108,39 @@ PSC_MUST_CHECK psc_status_t psw_core_receive(psw_core_t *core, psp_buffer_t *buf
 /* Ends the core: all requests fail with error, later ones too. The first error counts. */
 void psw_core_fail(psw_core_t *core, const psc_error_t *error);
 
+/* ---- time ---- */
+
+/*
+ * The time, in microseconds of any clock that never goes back: to be told whenever the driver looks
+ * for messages, and before a request with a deadline is begun.
+ */
+void psw_core_set_time(psw_core_t *core, uint64_t now_us);
+
+/*
+ * Ends what has waited too long, after all messages that are there were handed in: rows whose
+ * deadline has passed (header.deadline_ms of their part) become late, and requests that a server
+ * has kept waiting for longer than the timeout, without a word, fail with TIMEOUT, which names its
+ * rank and host. Answers that come later are dropped. True when anything came of it; there may be
+ * messages to send now.
+ */
+bool psw_core_expire(psw_core_t *core);
+
+/* When psw_core_expire is to be called at the latest; UINT64_MAX: no part has a deadline. */
+uint64_t psw_core_next_deadline(const psw_core_t *core);
+
+/* 0: none, which is how a core begins. */
+void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us);
+
+/* Of a server, after hello; "" if it did not say. Borrowed. */
+const char *psw_core_host(const psw_core_t *core, uint32_t server);
+
 /* ---- looking ---- */
 
 /* PSC_OK, or what ended the core (error filled). */
 psc_status_t psw_core_state(const psw_core_t *core, psc_error_t *error);
 /* The lowest sequence to a server that was not answered; the next one when all were. */
 uint64_t psw_core_lowest_open(const psw_core_t *core, uint32_t server);
-/* No part is waiting to be sent or answered. */
+/* No request waits for an answer. */
 bool psw_core_idle(const psw_core_t *core);
 /* Bytes enqueued for a server that have not left. */
 size_t psw_core_queued_bytes(const psw_core_t *core, uint32_t server);

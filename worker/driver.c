@@ -3,11 +3,14 @@
  *
  * The transport decides how to wait (spin, sleep, futex); the time given here only bounds how late
  * a dead server is noticed. A transport error ends the core, so every caller gets the same error
- * then and later. The order "no message, then ask alive, then poll once more" matters: a server
- * enqueues its last replies before it is marked as ended. Threads: the client's own; nothing is
- * shared.
+ * then and later. Time is told to the core here: before messages are taken, and what has waited
+ * too long ends when no more are there. The order "no message, then ask alive, then poll once more"
+ * matters: a server enqueues its last replies before it is marked as ended. Threads: the client's
+ * own; nothing is shared.
  */
 #include "worker/driver.h"
+
+#include "common/clock.h"
 
 #define WAIT_US UINT64_C(100000)
 
@@ -22,6 +25,7 @@ static psc_status_t move(psw_driver_t *driver, bool *moved_out, psc_error_t *err
 {
     psc_error_t what = PSC_ERROR_INIT;
     *moved_out = false;
+    psw_core_set_time(driver->core, psc_clock_us());
     for (;;) {
         psp_buffer_t *buffer;
         while ((buffer = psw_core_next(driver->core)) != NULL) {
@@ -31,9 +35,11 @@ static psc_status_t move(psw_driver_t *driver, bool *moved_out, psc_error_t *err
         }
         if (psp_transport_poll(driver->transport, &buffer, &what) != PSC_OK)
             return end(driver, &what, error);
-        if (buffer == NULL)
+        if (buffer == NULL && !psw_core_expire(driver->core))
             return PSC_OK;
         *moved_out = true;
+        if (buffer == NULL)
+            continue;
         psc_status_t st = psw_core_receive(driver->core, buffer, error);
         if (st != PSC_OK)
             return st;
@@ -55,13 +61,22 @@ psc_status_t psw_driver_step(psw_driver_t *driver, bool *moved_out, psc_error_t 
     return st;
 }
 
+/* How long nothing needs to be looked at. */
+static uint64_t wait_us(const psw_core_t *core)
+{
+    uint64_t deadline_us = psw_core_next_deadline(core), now_us = psc_clock_us();
+    if (deadline_us > now_us + WAIT_US)
+        return WAIT_US;
+    return deadline_us > now_us ? deadline_us - now_us : 1;
+}
+
 /* Moves something, or waits a while for it. */
 static psc_status_t advance(psw_driver_t *driver, psc_error_t *error)
 {
     bool moved;
     psc_status_t st = psw_driver_step(driver, &moved, error);
     if (st == PSC_OK && !moved)
-        psp_transport_wait(driver->transport, WAIT_US);
+        psp_transport_wait(driver->transport, wait_us(driver->core));
     return st;
 }
 

@@ -225,10 +225,11 @@ static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pul
             const size_t n = rows - skip < most ? rows - skip : most;
             const uint32_t begin = (uint32_t)(plan->start[s] + skip);
             more = more || skip + n < rows;
-            psw_part_t part;
+            psw_part_t part = {0};
             psc_status_t st = room.fn != NULL ? room.fn(room.context, s, error) : PSC_OK;
             if (st == PSC_OK)
                 st = psw_core_part(core, plan->request, s, &part, error);
+            part.header.deadline_ms = pull != NULL ? pull->deadline_ms : 0;
             if (st == PSC_OK)
                 st = pull != NULL ? pull_part(plan, pull, &part, begin, (uint32_t)n, error)
                                   : push_part(plan, push, &part, begin, (uint32_t)n, error);
@@ -269,6 +270,7 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
     plan.request->rows_out = options->rows_out;
     plan.request->stride = options->stride;
     plan.request->states_out = options->states_out;
+    plan.request->may_be_late = options->deadline_ms != 0;
     plan.request->dim = target->dim;
     plan.request->format = options->format;
     st = split(&plan, options->ids, options->n, options->distinct, options, &what);
@@ -338,4 +340,59 @@ psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
     if (st == PSC_OK)
         st = send_parts(&plan, NULL, options, room, &what);
     return finish(&plan, st, &what, issued_out, error);
+}
+
+/* ---- prefetch ---- */
+
+/* Ids in one message: small beside what a server keeps of them. */
+#define PREFETCH_IDS 16384u
+
+static psc_status_t prefetch_part(const plan_t *plan, const psw_prefetch_options_t *options,
+                                  uint32_t server, uint32_t begin, uint32_t n, psc_error_t *error)
+{
+    psw_part_t part;
+    psp_buffer_t *buffer;
+    uint8_t *ids;
+    const psp_prefetch_t prefetch = {.table = plan->target->table,
+                                     .table_epoch = plan->target->epochs[server],
+                                     .when = options->when,
+                                     .n = n};
+    psc_status_t st = psw_core_part(plan->issuer->core, NULL, server, &part, error);
+    if (st == PSC_OK)
+        st = psp_prefetch_begin(psw_core_pool(plan->issuer->core), &part.header, &prefetch, &buffer,
+                                &ids, error);
+    if (st != PSC_OK)
+        return st;
+    write_ids(options->ids, plan->request->order + begin, n, ids);
+    psw_core_enqueue(plan->issuer->core, &part, buffer, 0, 0, 0);
+    return PSC_OK;
+}
+
+psc_status_t psw_issue_prefetch(psw_issuer_t *issuer, const psw_target_t *target,
+                                const psw_prefetch_options_t *options, size_t *n_dropped_out,
+                                psc_error_t *error)
+{
+    plan_t plan = {.issuer = issuer, .target = target};
+    psw_core_t *core = issuer->core;
+    size_t most = (psw_core_max_message_bytes(core) - 256) / sizeof(uint64_t);
+    most = most < PREFETCH_IDS ? most : PREFETCH_IDS;
+    *n_dropped_out = 0;
+    /* For its order array alone: it has no parts. */
+    psc_status_t st = psw_core_request(core, PSP_PREFETCH, &plan.request, error);
+    if (st != PSC_OK)
+        return st;
+    st = split(&plan, options->ids, options->n, options->distinct, NULL, error);
+    for (uint32_t s = 0; st == PSC_OK && s < psw_core_n_servers(core); s++) {
+        for (uint32_t at = plan.start[s]; st == PSC_OK && at < plan.start[s + 1];) {
+            uint32_t n = plan.start[s + 1] - at;
+            n = n < most ? n : (uint32_t)most;
+            if (psw_core_has_room(core, s, n * sizeof(uint64_t)))
+                st = prefetch_part(&plan, options, s, at, n, error);
+            else
+                *n_dropped_out += n;
+            at += n;
+        }
+    }
+    psw_core_release(core, plan.request);
+    return st;
 }

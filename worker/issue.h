@@ -51,9 +51,10 @@ typedef struct psw_pull_options {
     bool distinct;   /* the caller knows that ids are distinct */
     float *rows_out; /* [n] rows, stride floats apart */
     size_t stride;
-    uint8_t *states_out; /* [n]; NULL: not wanted */
-    bool scan;           /* part of a pass over many rows */
-    psp_format_t format; /* of the rows in the replies */
+    uint8_t *states_out;  /* [n]; NULL: not wanted */
+    bool scan;            /* part of a pass over many rows */
+    uint32_t deadline_ms; /* rows that are not there by then are LATE; needs states_out. 0: none */
+    psp_format_t format;  /* of the rows in the replies */
     uint32_t staleness;
 } psw_pull_options_t;
 
@@ -91,5 +92,21 @@ PSC_MUST_CHECK psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_targe
 PSC_MUST_CHECK psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
                                            const psw_push_options_t *options, psw_room_t room,
                                            psw_issued_t *issued_out, psc_error_t *error);
+
+typedef struct psw_prefetch_options {
+    const uint64_t *ids; /* [n] */
+    size_t n;
+    bool distinct; /* the caller knows that ids are distinct */
+    uint64_t when; /* clock of the pulls */
+} psw_prefetch_options_t;
+
+/*
+ * Announces rows to their owners, where that costs no waiting: what would not leave at once is left
+ * out, and counted in *n_dropped_out. Nobody waits for the answers. Errors: as above, but with
+ * nothing half-sent: what was announced is announced.
+ */
+PSC_MUST_CHECK psc_status_t psw_issue_prefetch(psw_issuer_t *issuer, const psw_target_t *target,
+                                               const psw_prefetch_options_t *options,
+                                               size_t *n_dropped_out, psc_error_t *error);
 
 #endif

@@ -54,14 +54,23 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
                              "in %s",
                              server, n, request->dim, coder->name, reply->n, reply->dim,
                              psp_row_format(reply->format)->name);
+    /* CURRENT answers a version, and none was sent. */
+    for (uint32_t j = 0; request->may_be_late && reply->states != NULL && j < n; j++) {
+        if (reply->states[j] == PSP_ROW_CURRENT)
+            return psc_error_set(error, PSC_PROTOCOL,
+                                 "server %u answered a pull with rows of which no copy is held",
+                                 server);
+    }
     const size_t dim = request->dim, bytes = psp_row_bytes(request->format, dim);
     const uint32_t *order = request->order + begin;
     const uint8_t *row = reply->rows;
-    if (reply->n_values != n)
+    if (reply->n_values != n && !request->may_be_late)
         return psc_error_set(error, PSC_PROTOCOL,
                              "server %u answered a pull of %u rows with %zu values", server, n,
                              reply->n_values);
     for (uint32_t j = 0; j < n; j++) {
+        if (reply->states != NULL && reply->states[j] == PSP_ROW_LATE)
+            continue;
         float *out = request->rows_out + (size_t)order[j] * request->stride;
         if (request->format == PSP_FORMAT_F32)
             memcpy(out, row, bytes);
@@ -107,6 +116,12 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
     }
 }
 
+void psw_request_mark_late(psw_request_t *request, uint32_t begin, uint32_t n)
+{
+    for (uint32_t j = 0; request->states_out != NULL && j < n; j++)
+        request->states_out[request->order[begin + j]] = (uint8_t)PSP_ROW_LATE;
+}
+
 void psw_request_finish(psw_request_t *request)
 {
     if (request->error.code != PSC_OK)
@@ -114,10 +129,12 @@ void psw_request_finish(psw_request_t *request)
     const size_t bytes = request->dim * sizeof(float);
     for (size_t i = 0; i < request->n_duplicates; i++) {
         const uint32_t *pair = request->duplicates + 2 * i;
-        memcpy(request->rows_out + (size_t)pair[0] * request->stride,
-               request->rows_out + (size_t)pair[1] * request->stride, bytes);
+        uint8_t state = PSP_ROW_PRESENT;
         if (request->states_out != NULL)
-            request->states_out[pair[0]] = request->states_out[pair[1]];
+            state = request->states_out[pair[0]] = request->states_out[pair[1]];
+        if (state != PSP_ROW_LATE)
+            memcpy(request->rows_out + (size_t)pair[0] * request->stride,
+                   request->rows_out + (size_t)pair[1] * request->stride, bytes);
     }
 }
 
@@ -129,6 +146,7 @@ void psw_request_reset(psw_request_t *request)
     request->error = (psc_error_t)PSC_ERROR_INIT;
     request->rows_out = NULL;
     request->states_out = NULL;
+    request->may_be_late = false;
     request->stride = 0;
     request->dim = 0;
     request->format = PSP_FORMAT_F32;

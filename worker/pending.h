@@ -32,6 +32,7 @@ struct embps_request {
     float *rows_out;
     size_t stride;       /* floats from row to row */
     uint8_t *states_out; /* a psp_row_state_t a row; NULL: not wanted */
+    bool may_be_late;    /* it has a deadline, and states_out */
     uint32_t dim;
     psp_format_t format;       /* of the rows in the replies */
     struct psw_direct *direct; /* learns the places of rows; NULL: nobody does */
@@ -64,6 +65,9 @@ PSC_MUST_CHECK psc_status_t psw_request_keep_duplicates(psw_request_t *request,
 PSC_MUST_CHECK psc_status_t psw_request_accept(psw_request_t *request, uint32_t server,
                                                uint32_t begin, uint32_t n,
                                                const psp_message_t *message, psc_error_t *error);
+
+/* The rows of a part are not there in time: LATE where states are wanted, and left as they are. */
+void psw_request_mark_late(psw_request_t *request, uint32_t begin, uint32_t n);
 
 /* All parts are answered: copies rows and states to their duplicates. */
 void psw_request_finish(psw_request_t *request);

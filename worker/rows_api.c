@@ -3,19 +3,22 @@
  *
  * Everything that can be wrong with a call is found before its first message. A blocking call moves
  * messages while it builds them once a server's window is full, so a push larger than memory for a
- * second copy still works; the asynchronous forms copy all at once, as embps.h says, and never
- * wait.
+ * second copy still works; the asynchronous forms copy all at once, as embps.h says, and wait only
+ * when QUEUE_WINDOWS windows are queued for a server: so a program that never waits costs bounded
+ * memory.
  */
 #include "common/vectors.h"
 #include "worker/client_state.h"
+
+#define QUEUE_WINDOWS 4u
 
 _Static_assert(EMBPS_ROW_PRESENT == (int)PSP_ROW_PRESENT, "states are those of the wire");
 _Static_assert(EMBPS_ROW_INITIAL == (int)PSP_ROW_INITIAL, "states are those of the wire");
 _Static_assert(EMBPS_ROW_NOT_ADMITTED == (int)PSP_ROW_NOT_ADMITTED, "states are those of the wire");
 _Static_assert(EMBPS_ROW_EXPIRED == (int)PSP_ROW_EXPIRED, "states are those of the wire");
 
-static psc_status_t check_call(const char *what, const embps_table_t *table, const uint64_t *ids,
-                               size_t n, const void *rows, psc_error_t *error)
+psc_status_t psw_check_rows(const char *what, const embps_table_t *table, const uint64_t *ids,
+                            size_t n, const void *rows, psc_error_t *error)
 {
     if (table == NULL)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: no table", what);
@@ -82,9 +85,28 @@ static psc_status_t make_room(void *context, uint32_t server, psc_error_t *error
                                 error);
 }
 
-static psw_room_t room_of(embps_client_t *client, bool waits)
+/* The same at a few windows. */
+static psc_status_t bound_queue(void *context, uint32_t server, psc_error_t *error)
 {
-    return (psw_room_t){.fn = waits ? make_room : send_ahead, .context = client};
+    embps_client_t *client = context;
+    psc_status_t st = send_ahead(context, server, error);
+    if (st != PSC_OK)
+        return st;
+    return psw_driver_wait_room(&client->driver, server,
+                                QUEUE_WINDOWS * psw_core_window_bytes(client->driver.core), error);
+}
+
+static psw_room_t room_of(embps_client_t *client, psw_room_kind_t kind)
+{
+    switch (kind) {
+    case PSW_ROOM_WINDOW:
+        return (psw_room_t){.fn = make_room, .context = client};
+    case PSW_ROOM_QUEUE:
+        return (psw_room_t){.fn = bound_queue, .context = client};
+    case PSW_ROOM_NONE:
+        break; /* a call that must not wait lets messages leave all the same */
+    }
+    return (psw_room_t){.fn = send_ahead, .context = client};
 }
 
 /* The first messages leave at once. An error here is the request's, and is found by its wait. */
@@ -95,7 +117,7 @@ static void send_first(embps_client_t *client)
         return;
 }
 
-static psw_target_t target_of(const embps_table_t *table)
+psw_target_t psw_table_target(const embps_table_t *table)
 {
     return (psw_target_t){.table = table->number,
                           .dim = table->dim,
@@ -107,17 +129,17 @@ static psw_target_t target_of(const embps_table_t *table)
                           .push_number = table->pushes};
 }
 
-static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *options, bool waits,
-                               psw_request_t **request_out, psc_error_t *error)
+psc_status_t psw_start_pull(embps_table_t *table, const psw_pull_options_t *options,
+                            psw_room_kind_t room, psw_request_t **request_out, psc_error_t *error)
 {
     embps_client_t *client = table->client;
     psw_issued_t issued;
-    const psw_target_t target = target_of(table);
+    const psw_target_t target = psw_table_target(table);
     /* What was pushed before can be read straight from memory once the answer is here. */
     if (client->issuer.direct != NULL && !psw_core_idle(client->driver.core))
         send_first(client);
     psc_status_t st =
-        psw_issue_pull(&client->issuer, &target, options, room_of(client, waits), &issued, error);
+        psw_issue_pull(&client->issuer, &target, options, room_of(client, room), &issued, error);
     if (st != PSC_OK)
         return st;
     issued.request->owner = client;
@@ -131,17 +153,18 @@ static psc_status_t start_pull(embps_table_t *table, const psw_pull_options_t *o
     return PSC_OK;
 }
 
-static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *options, bool waits,
-                               psw_request_t **request_out, psc_error_t *error)
+static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *options,
+                               psw_room_kind_t room, psw_request_t **request_out,
+                               psc_error_t *error)
 {
     embps_client_t *client = table->client;
     psw_issued_t issued;
-    const psw_target_t target = target_of(table);
+    const psw_target_t target = psw_table_target(table);
     if (psw_core_clock(client->driver.core) == PSP_CLOCK_END)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "push: this client's last clock has ended (embps_last_clock)");
     psc_status_t st =
-        psw_issue_push(&client->issuer, &target, options, room_of(client, waits), &issued, error);
+        psw_issue_push(&client->issuer, &target, options, room_of(client, room), &issued, error);
     if (st != PSC_OK)
         return st;
     issued.request->owner = client;
@@ -154,18 +177,18 @@ static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *o
     return PSC_OK;
 }
 
-static psc_status_t pull(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
-                         uint8_t *states_out, uint32_t flags, bool waits,
-                         psw_request_t **request_out, psc_error_t *error)
+psc_status_t psw_pull_options_of(embps_table_t *table, const uint64_t *ids, size_t n,
+                                 float *rows_out, uint8_t *states_out, uint32_t flags,
+                                 psw_pull_options_t *options_out, psc_error_t *error)
 {
-    psc_status_t st = check_call("pull", table, ids, n, rows_out, error);
+    psc_status_t st = psw_check_rows("pull", table, ids, n, rows_out, error);
     if (st == PSC_OK && (flags & ~(EMBPS_PULL_SCAN | EMBPS_PULL_EXACT)) != 0)
         st = psc_error_set(error, PSC_INVALID_ARGUMENT,
                            "pull: flags %u; EMBPS_PULL_SCAN and EMBPS_PULL_EXACT are possible",
                            flags);
     if (st != PSC_OK)
         return st;
-    const psw_pull_options_t options = {
+    *options_out = (psw_pull_options_t){
         .ids = ids,
         .n = n,
         .rows_out = rows_out,
@@ -174,15 +197,25 @@ static psc_status_t pull(embps_table_t *table, const uint64_t *ids, size_t n, fl
         .scan = (flags & EMBPS_PULL_SCAN) != 0,
         .format = (flags & EMBPS_PULL_EXACT) != 0 ? PSP_FORMAT_F32 : table->pull_format,
         .staleness = table->client->staleness};
-    return start_pull(table, &options, waits, request_out, error);
+    return PSC_OK;
+}
+
+static psc_status_t pull(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+                         uint8_t *states_out, uint32_t flags, psw_room_kind_t room,
+                         psw_request_t **request_out, psc_error_t *error)
+{
+    psw_pull_options_t options;
+    psc_status_t st =
+        psw_pull_options_of(table, ids, n, rows_out, states_out, flags, &options, error);
+    return st == PSC_OK ? psw_start_pull(table, &options, room, request_out, error) : st;
 }
 
 static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids,
-                         size_t n, const float *rows, float learning_rate, bool waits,
+                         size_t n, const float *rows, float learning_rate, psw_room_kind_t room,
                          psw_request_t **request_out, psc_error_t *error)
 {
     bool small = false;
-    psc_status_t st = check_call("push", table, ids, n, rows, error);
+    psc_status_t st = psw_check_rows("push", table, ids, n, rows, error);
     if (st == PSC_OK)
         st = check_push(kind, learning_rate, error);
     if (st == PSC_OK)
@@ -198,7 +231,7 @@ static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uin
                                         .learning_rate = learning_rate,
                                         .step = table->step,
                                         .synchronous = table->client->staleness == 0};
-    return start_push(table, &options, waits, request_out, error);
+    return start_push(table, &options, room, request_out, error);
 }
 
 int embps_pull_states_start(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
@@ -206,7 +239,8 @@ int embps_pull_states_start(embps_table_t *table, const uint64_t *ids, size_t n,
                             embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    return pull(table, ids, n, rows_out, states_out, flags, false, request_out, &what) == PSC_OK
+    return pull(table, ids, n, rows_out, states_out, flags, PSW_ROOM_QUEUE, request_out, &what) ==
+                   PSC_OK
                ? 0
                : psw_error_export(&what, error);
 }
@@ -222,7 +256,8 @@ int embps_pull_states(embps_table_t *table, const uint64_t *ids, size_t n, float
 {
     psc_error_t what = PSC_ERROR_INIT;
     psw_request_t *request;
-    psc_status_t st = pull(table, ids, n, rows_out, states_out, flags, true, &request, &what);
+    psc_status_t st =
+        pull(table, ids, n, rows_out, states_out, flags, PSW_ROOM_WINDOW, &request, &what);
     if (st == PSC_OK)
         st = psw_client_finish(table->client, request, &what);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
@@ -239,7 +274,8 @@ int embps_push_start(embps_table_t *table, embps_push_kind_t kind, const uint64_
                      embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    return push(table, kind, ids, n, rows, learning_rate, false, request_out, &what) == PSC_OK
+    return push(table, kind, ids, n, rows, learning_rate, PSW_ROOM_QUEUE, request_out, &what) ==
+                   PSC_OK
                ? 0
                : psw_error_export(&what, error);
 }
@@ -249,7 +285,8 @@ int embps_push(embps_table_t *table, embps_push_kind_t kind, const uint64_t *ids
 {
     psc_error_t what = PSC_ERROR_INIT;
     psw_request_t *request;
-    psc_status_t st = push(table, kind, ids, n, rows, learning_rate, true, &request, &what);
+    psc_status_t st =
+        push(table, kind, ids, n, rows, learning_rate, PSW_ROOM_WINDOW, &request, &what);
     if (st == PSC_OK)
         st = psw_client_finish(table->client, request, &what);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
@@ -259,7 +296,7 @@ psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind, c
                                  size_t n, psw_fill_fn fill, void *context, float learning_rate,
                                  embps_request_t **request_out, psc_error_t *error)
 {
-    psc_status_t st = check_call("push", table, ids, n, ids, error);
+    psc_status_t st = psw_check_rows("push", table, ids, n, ids, error);
     if (st == PSC_OK)
         st = check_push(kind, learning_rate, error);
     if (st != PSC_OK)
@@ -272,14 +309,14 @@ psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind, c
                                         .learning_rate = learning_rate,
                                         .step = table->step,
                                         .synchronous = table->client->staleness == 0};
-    return start_push(table, &options, false, request_out, error);
+    return start_push(table, &options, PSW_ROOM_QUEUE, request_out, error);
 }
 
 psc_status_t psw_pull_strided_start(embps_table_t *table, const uint64_t *ids, size_t n,
                                     float *rows_out, size_t stride_floats,
                                     embps_request_t **request_out, psc_error_t *error)
 {
-    psc_status_t st = check_call("pull", table, ids, n, rows_out, error);
+    psc_status_t st = psw_check_rows("pull", table, ids, n, rows_out, error);
     if (st != PSC_OK)
         return st;
     if (stride_floats < table->dim)
@@ -292,7 +329,7 @@ psc_status_t psw_pull_strided_start(embps_table_t *table, const uint64_t *ids, s
                                         .stride = stride_floats,
                                         .format = table->pull_format,
                                         .staleness = table->client->staleness};
-    return start_pull(table, &options, false, request_out, error);
+    return psw_start_pull(table, &options, PSW_ROOM_QUEUE, request_out, error);
 }
 
 int embps_wait(embps_request_t *request, embps_error_t *error)

@@ -20,6 +20,9 @@ static void own_counters(const embps_client_t *client, embps_counter_fn fn, void
     fn(context, "client.rows_direct_missed", direct.missed);
     fn(context, "client.rows_pushed", tally->rows_pushed);
     fn(context, "client.rows_pushed_distinct", tally->rows_pushed_distinct);
+    fn(context, "client.prefetches", tally->prefetches);
+    fn(context, "client.rows_prefetched", tally->rows_prefetched);
+    fn(context, "client.rows_prefetch_dropped", tally->rows_prefetch_dropped);
     fn(context, "client.requests", psw_core_requests_begun(client->driver.core));
     fn(context, "client.messages_sent", psw_core_messages_sent(client->driver.core));
     fn(context, "client.bytes_sent", client->driver.transport->bytes_sent);

@@ -1,6 +1,7 @@
 /*
  * Hello: a worker's first message to this server. It gets the run's id, a session of its own, the
- * map of slots, and the limit of a message.
+ * map of slots, the limits of a message and of what it may have under way, and this machine's name,
+ * so that an error can say where to look.
  *
  * The worker's rank must be the transport's, and both sides must count the same workers: a worker
  * of another job cannot slip in. One session a worker and run.
@@ -8,6 +9,7 @@
 #include "ps/serve/serve.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
                             psc_error_t *error)
@@ -33,5 +35,9 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
                           .max_message_bytes = (uint32_t)shard->options.max_message_bytes,
                           .slot_owners = (const uint8_t *)shard->map.owner},
     };
+    reply.u.hello_reply.window_bytes = (uint32_t)shard->options.window_bytes;
+    if (shard->options.host != NULL)
+        (void)snprintf(reply.u.hello_reply.host, sizeof reply.u.hello_reply.host, "%s",
+                       shard->options.host);
     return ps_shard_reply(shard, request, &reply, error);
 }

@@ -42,6 +42,8 @@ typedef struct ps_shard_options {
     uint32_t rank, n_servers, n_workers;
     size_t max_message_bytes;
     ps_direct_t direct;
+    size_t window_bytes; /* that a client may have under way; 0: no limit */
+    const char *host;    /* name of this machine, told to clients; NULL: unknown. Borrowed */
 } ps_shard_options_t;
 
 /* Errors: NO_MEMORY, INVALID_ARGUMENT. Gives. */

@@ -60,7 +60,9 @@ psp_buffer_t *sim_hello_reply(sim_t *sim, uint32_t server, uint64_t number)
                                              .n_servers = SERVERS,
                                              .map_epoch = sim->map.epoch,
                                              .max_message_bytes = sim->max_message_bytes,
-                                             .slot_owners = (const uint8_t *)sim->map.owner}};
+                                             .slot_owners = (const uint8_t *)sim->map.owner,
+                                             .window_bytes = sim->told_window_bytes}};
+    (void)snprintf(reply.u.hello_reply.host, sizeof reply.u.hello_reply.host, "node%u", server);
     return sim_pack(sim, &reply);
 }
 

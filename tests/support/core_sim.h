@@ -30,7 +30,8 @@ typedef struct sim {
     uint64_t answered[SERVERS]; /* replies handed to the core, hello aside */
     size_t in_flight[SERVERS], in_flight_most[SERVERS];
     uint32_t max_message_bytes;
-    uint32_t refusing; /* server that refuses all, SERVERS: none */
+    uint32_t told_window_bytes; /* by servers; 0: no limit */
+    uint32_t refusing;          /* server that refuses all, SERVERS: none */
     psp_buffer_t *replies[REPLIES];
     size_t n_replies;
 } sim_t;

@@ -313,6 +313,7 @@ typedef enum embps_row_state {
                                    initial value; with admit_shared any row not kept yet: the value
                                    of the shared row */
     EMBPS_ROW_EXPIRED = 3,      /* not pushed for too long (expire_after): its initial value */
+    EMBPS_ROW_LATE = 5,         /* embps_pull_within alone: not there in time, no value */
 } embps_row_state_t;
 
 /* The pull is part of a pass over many rows (an export): they do not take the memory of those that
@@ -344,7 +345,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_push(embps_table_t *table, embps_push_kind_
                                           float learning_rate, embps_error_t *error);
 
 /*
- * What: the same without waiting. ids and rows are copied before return (push); rows_out and
+ * What: the same without waiting for answers; it only waits while more than 32 MiB are queued for
+ * one server. ids and rows are copied before return (push); rows_out and
  * states_out belong to the request until embps_wait returns (pull).
  * Ownership: gives request; embps_wait frees it.
  */
@@ -360,6 +362,42 @@ EMBPS_API EMBPS_MUST_CHECK int embps_push_start(embps_table_t *table, embps_push
                                                 const uint64_t *ids, size_t n, const float *rows,
                                                 float learning_rate, embps_request_t **request_out,
                                                 embps_error_t *error);
+
+/*
+ * What: embps_pull_states that takes deadline_ms at most (from 1), and a little for the way there
+ * and back: what is in the servers' memory then is returned, the other rows are EMBPS_ROW_LATE and
+ * left as they are in rows_out. Late are rows that are being read from disk, all rows of a server
+ * where the pull waits for clocks, for room, or for earlier calls of this client, and those of a
+ * server that does not answer at all.
+ * Shapes: as embps_pull_states; states_out is required. Errors: as embps_pull; a late row is none.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_pull_within(embps_table_t *table, const uint64_t *ids,
+                                                 size_t n, float *rows_out, uint8_t *states_out,
+                                                 uint32_t flags, uint32_t deadline_ms,
+                                                 embps_error_t *error);
+
+/*
+ * What: announces rows that this client will pull in a later clock (clock: how often it will have
+ * called embps_clock by then; its present clock is possible too), so that servers read them from
+ * disk before. Has no effect but speed, and never waits: what would have to wait is left out
+ * (client.rows_prefetch_dropped of embps_stats), as are rows that a server cannot bring in time.
+ * Servers keep announced rows in memory until they are used, up to a tenth of it.
+ * Shapes: ids [n] any values, duplicates allowed. Errors: INVALID_ARGUMENT, NO_MEMORY, what ended
+ * the client.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_prefetch(embps_table_t *table, const uint64_t *ids, size_t n,
+                                              uint64_t clock, embps_error_t *error);
+
+/*
+ * What: how long a server may owe an answer without a sign of life, in milliseconds; 0: for ever.
+ * Default: 60,000, long enough for a machine that swaps and short enough not to waste a night.
+ * After that the calls that wait for it fail with TIMEOUT, and the error names the server by rank
+ * and host. Servers are asked for signs of life, so one that only waits for other workers, as a
+ * barrier does, is not blamed; nor is any while this program is stopped or computes. The client
+ * stays usable: for other servers at once, for this one when it goes on. A push that fails so may
+ * still be applied. Holds for later calls.
+ */
+EMBPS_API void embps_set_timeout(embps_client_t *client, uint32_t ms);
 
 /* Waits for a request and frees it. The code is that of the request. request NULL: no-op. */
 EMBPS_API EMBPS_MUST_CHECK int embps_wait(embps_request_t *request, embps_error_t *error);

@@ -1,0 +1,221 @@
+/*
+ * What the core does because of time: rows that are late, servers that do not answer.
+ *
+ * Two times. Deadlines go by the driver's (psw_core_set_time). Silence goes by `patience`, which
+ * grows only while somebody looks for answers: of the time between two looks at most LOOK_US
+ * counts. So a program that computes for minutes, or is stopped itself, blames no server.
+ *
+ * A part whose deadline has passed, GRACE_US later, has only late rows: its server did not even
+ * answer that. A part that was not sent yet is taken back; one that was sent is given up: it loses
+ * its request and stays in the window until its answer comes, which then is dropped. The same
+ * happens to parts of a server that has been silent for too long, and their requests fail with
+ * TIMEOUT. So what a stopped server can cost is its window.
+ *
+ * A server that waits for other workers (a barrier, a clock) owes answers for long and is well. So
+ * after a quarter of the time a server is asked for a sign of life: a prefetch without ids, which
+ * is answered at once whatever waits, goes past queue and window, one at a time.
+ *
+ * Cost: nothing is sorted; the open parts are looked at when a deadline has passed, and the oldest
+ * ones of each server when the driver looks. One thread.
+ */
+#include "worker/core_state.h"
+
+#define LOOK_US UINT64_C(200000)
+#define GRACE_US UINT64_C(20000)
+#define PING_SHARE 4u
+#define PING_NUMBER (UINT64_MAX - 1) /* of no part: its lower half is out of range */
+
+void psw_core_set_time(psw_core_t *core, uint64_t now_us)
+{
+    uint64_t passed_us = core->now_us != 0 && now_us > core->now_us ? now_us - core->now_us : 0;
+    core->patience_us += passed_us < LOOK_US ? passed_us : LOOK_US;
+    core->now_us = now_us;
+}
+
+void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us)
+{
+    core->timeout_us = timeout_us;
+}
+
+const char *psw_core_host(const psw_core_t *core, uint32_t server)
+{
+    return core->servers[server].host;
+}
+
+uint64_t psw_core_next_deadline(const psw_core_t *core)
+{
+    return core->next_deadline_us;
+}
+
+void psw_core_note_deadline(psw_core_t *core, psw_part_state_t *part, uint32_t deadline_ms)
+{
+    if (deadline_ms == 0)
+        return;
+    part->deadline_us = core->now_us + (uint64_t)deadline_ms * 1000 + GRACE_US;
+    if (part->deadline_us < core->next_deadline_us)
+        core->next_deadline_us = part->deadline_us;
+}
+
+/* Takes a part that was not sent out of the queue of its server. */
+static void unqueue(psw_core_t *core, uint32_t index)
+{
+    psw_part_state_t *part = &core->parts[index];
+    psw_server_state_t *to = &core->servers[part->server];
+    uint32_t before = PSW_CORE_NONE;
+    for (uint32_t i = to->queued_head; i != index; i = core->parts[i].next_queued)
+        before = i;
+    if (before == PSW_CORE_NONE)
+        to->queued_head = part->next_queued;
+    else
+        core->parts[before].next_queued = part->next_queued;
+    if (to->queued_tail == index)
+        to->queued_tail = before;
+    to->queued_bytes -= part->buffer->size;
+    to->n_queued--;
+}
+
+/* Nobody waits for this part any longer. */
+static void give_up(psw_core_t *core, uint32_t index)
+{
+    psw_part_state_t *part = &core->parts[index];
+    uint32_t server = part->server;
+    if (part->buffer != NULL) {
+        psp_buffer_t *buffer = part->buffer;
+        unqueue(core, index);
+        psw_core_close_part(core, index);
+        part->buffer = NULL;
+        psp_buffer_put(buffer);
+        psw_core_make_ready(core, server);
+        return;
+    }
+    psw_request_t *request = part->request;
+    part->request = NULL;
+    part->deadline_us = 0;
+    core->n_unasked++;
+    request->open_parts--;
+    if (psw_request_done(request))
+        psw_request_finish(request);
+}
+
+/* Parts whose time is up. */
+static bool expire_parts(psw_core_t *core)
+{
+    bool any = false;
+    if (core->now_us < core->next_deadline_us)
+        return false;
+    core->next_deadline_us = UINT64_MAX;
+    for (uint32_t s = 0; s < core->options.n_servers; s++) {
+        for (uint32_t i = core->servers[s].open_head; i != PSW_CORE_NONE;) {
+            psw_part_state_t *part = &core->parts[i];
+            uint32_t index = i;
+            i = part->next;
+            if (part->request == NULL || part->deadline_us == 0)
+                continue;
+            if (part->deadline_us > core->now_us) {
+                if (part->deadline_us < core->next_deadline_us)
+                    core->next_deadline_us = part->deadline_us;
+                continue;
+            }
+            psw_request_mark_late(part->request, part->begin, part->n);
+            give_up(core, index);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* How long a server has owed the answer to a part without a word, in patience. */
+static uint64_t silence_of(const psw_core_t *core, const psw_part_state_t *part)
+{
+    const psw_server_state_t *to = &core->servers[part->server];
+    uint64_t since_us = part->since_us > to->heard_us ? part->since_us : to->heard_us;
+    return core->patience_us - since_us;
+}
+
+static void fail_silent(psw_core_t *core, const psw_part_state_t *part)
+{
+    const psw_server_state_t *to = &core->servers[part->server];
+    const uint64_t ms = core->timeout_us / 1000;
+    psc_error_t error = PSC_ERROR_INIT;
+    (void)psc_error_set(&error, PSC_TIMEOUT, "server %u (host %.255s) has not answered for %llu %s",
+                        part->server, to->host[0] != '\0' ? to->host : "unknown",
+                        (unsigned long long)(ms % 1000 == 0 ? ms / 1000 : ms),
+                        ms % 1000 == 0 ? "s" : "ms");
+    error.rank = (int32_t)part->server;
+    psw_request_fail(part->request, -1, &error);
+}
+
+/* Parts of a server that has been silent for too long; asks it for a sign of life before. */
+static bool expire_server(psw_core_t *core, uint32_t server)
+{
+    psw_server_state_t *to = &core->servers[server];
+    bool any = false;
+    for (uint32_t i = to->open_head; i != PSW_CORE_NONE;) {
+        psw_part_state_t *part = &core->parts[i];
+        uint32_t index = i;
+        i = part->next;
+        if (part->request == NULL)
+            continue;
+        uint64_t silence_us = silence_of(core, part);
+        if (silence_us >= core->timeout_us) {
+            fail_silent(core, part);
+            give_up(core, index);
+            any = true;
+            continue;
+        }
+        if (silence_us >= core->timeout_us / PING_SHARE && !to->pinged && !to->ping_due) {
+            to->ping_due = true;
+            core->pings_due++;
+            any = true;
+        }
+        return any; /* later ones were enqueued later */
+    }
+    return any;
+}
+
+bool psw_core_expire(psw_core_t *core)
+{
+    bool any = expire_parts(core);
+    if (core->timeout_us == 0 || core->n_open == core->n_unasked)
+        return any;
+    for (uint32_t s = 0; s < core->options.n_servers; s++) {
+        if (core->servers[s].session != 0)
+            any = expire_server(core, s) || any;
+    }
+    return any;
+}
+
+bool psw_core_hear(psw_core_t *core, uint32_t server, uint64_t number)
+{
+    psw_server_state_t *from = &core->servers[server];
+    from->heard_us = core->patience_us;
+    if (number != PING_NUMBER || !from->pinged)
+        return false;
+    from->pinged = false;
+    return true;
+}
+
+psp_buffer_t *psw_core_next_ping(psw_core_t *core)
+{
+    uint32_t server = 0;
+    while (!core->servers[server].ping_due)
+        server++;
+    psw_server_state_t *to = &core->servers[server];
+    to->ping_due = false;
+    core->pings_due--;
+    psp_message_t message = {.kind = PSP_PREFETCH,
+                             .request = {.protocol = PSP_PROTOCOL_VERSION,
+                                         .cluster = core->cluster,
+                                         .map_epoch = core->map.epoch,
+                                         .session = to->session,
+                                         .lowest_unacked = 1,
+                                         .request = PING_NUMBER,
+                                         .clock = core->clock}};
+    psp_buffer_t *buffer;
+    if (psp_message_pack(core->options.pool, &message, &buffer, NULL) != PSC_OK)
+        return NULL; /* comes by again */
+    buffer->peer = server;
+    to->pinged = true;
+    core->messages_sent++;
+    return buffer;
+}
