@@ -35,7 +35,8 @@ static const psc_option_t options_table[] = {
      .argument = "NAME...",
      .type = PSC_OPTION_LIST,
      .offset = offsetof(wire_options_t, benches),
-     .help = "What to measure: wire.mpi.pull, wire.mpi.push (sgd). Default: all of these."},
+     .help = "What to measure: wire.mpi.pull, wire.mpi.push (sgd), wire.direct.pull. Default: all "
+             "of these."},
     {.name = "dim",
      .argument = "N...",
      .type = PSC_OPTION_LIST,
@@ -122,7 +123,11 @@ static const psc_command_t command = {
         "the same two ranks, with the same gather from (or step of sgd in) an array whose places "
         "are known, rows received where they are wanted and sent from where they are; and "
         "\"redis\", a server of the same rows on a unix socket that writes nothing to disk, by "
-        "MGET and MSET through hiredis, pipelined. Redis is left out, and that is said, where it "
+        "MGET and MSET through hiredis, pipelined. Pulls straight from the server's memory "
+        "(wire.direct.pull, of a server that shares it) stand beside \"gather\", a copy of the "
+        "same "
+        "rows from an array of the worker's own, beside pulls by messages from the same server, "
+        "and beside redis. Redis is left out, and that is said, where it "
         "is not installed.\n\n"
         "The table shows medians of rows per second, as given, of ours and of the other; the "
         "median of the ratios within the rounds; what ratio is wanted ('<<': it is below); and the "
@@ -152,22 +157,25 @@ static psc_status_t set_up(const wire_options_t *options, bench_wire_setup_t *se
     static const size_t dims[] = {64, 128}, batches[] = {256, 1024, 8192}, in_flight[] = {1, 8};
     for (size_t i = 0; i < options->benches.n; i++) {
         if (strcmp(options->benches.items[i], "wire.mpi.pull") != 0 &&
-            strcmp(options->benches.items[i], "wire.mpi.push") != 0)
+            strcmp(options->benches.items[i], "wire.mpi.push") != 0 &&
+            strcmp(options->benches.items[i], "wire.direct.pull") != 0)
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
                                  "--bench: there is no \"%.60s\"; --help lists them",
                                  options->benches.items[i]);
     }
-    *setup = (bench_wire_setup_t){.rows = (size_t)options->rows,
-                                  .repeats = (size_t)options->repeats,
-                                  .seconds = options->seconds,
-                                  .seed = options->seed,
-                                  .dir = options->dir,
-                                  .pull = bench_choices_wants(&options->benches, "wire.mpi.pull"),
-                                  .push = bench_choices_wants(&options->benches, "wire.mpi.push"),
-                                  .redis = !options->without_redis && !options->alone,
-                                  .alone = options->alone,
-                                  .json = options->json,
-                                  .zipf = strcmp(options->dist, "zipf") == 0};
+    *setup =
+        (bench_wire_setup_t){.rows = (size_t)options->rows,
+                             .repeats = (size_t)options->repeats,
+                             .seconds = options->seconds,
+                             .seed = options->seed,
+                             .dir = options->dir,
+                             .pull = bench_choices_wants(&options->benches, "wire.mpi.pull"),
+                             .push = bench_choices_wants(&options->benches, "wire.mpi.push"),
+                             .direct = bench_choices_wants(&options->benches, "wire.direct.pull"),
+                             .redis = !options->without_redis && !options->alone,
+                             .alone = options->alone,
+                             .json = options->json,
+                             .zipf = strcmp(options->dist, "zipf") == 0};
     psc_status_t st = bench_choices_numbers("dim", &options->dims, PSP_DIM_MAX, dims, 2,
                                             setup->dims, &setup->n_dims, error);
     if (st == PSC_OK)

@@ -13,7 +13,8 @@ typedef struct bench_wire_setup {
     double seconds;
     uint64_t seed;
     const char *dir;
-    bool pull, push; /* which benches */
+    bool pull, push; /* which benches over messages */
+    bool direct;     /* pulls straight from the server's memory */
     bool redis;      /* beside redis too, if it is there */
     bool alone;      /* beside nothing */
     bool json;

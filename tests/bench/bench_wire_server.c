@@ -105,8 +105,8 @@ typedef struct home {
     detour_t detour;
 } home_t;
 
-static psc_status_t open_server(const bench_wire_setup_t *setup, size_t dim, home_t *home,
-                                psc_error_t *error)
+static psc_status_t open_server(const bench_wire_setup_t *setup, size_t dim, bool direct,
+                                home_t *home, psc_error_t *error)
 {
     bench_shard_options_t shape = {.dim = dim, .optimizer = "sgd", .batch = 1};
     uint64_t memory_bytes;
@@ -127,7 +127,8 @@ static psc_status_t open_server(const bench_wire_setup_t *setup, size_t dim, hom
                                    .rank = 0,
                                    .n_servers = 1,
                                    .n_workers = 1,
-                                   .pool = home->pool};
+                                   .pool = home->pool,
+                                   .direct = direct ? PS_DIRECT_ON : PS_DIRECT_OFF};
     st = ps_server_open(&options, &home->server, error);
     if (st == PSC_OK)
         st = psp_mpi_transport_create(home->job, home->pool, PSP_MAX_MESSAGE_BYTES,
@@ -153,8 +154,8 @@ static void close_server(home_t *home)
     bench_folder_remove(&home->folder);
 }
 
-static psc_status_t serve_dim(const bench_wire_setup_t *setup, size_t dim, MPI_Comm exchange,
-                              psc_error_t *error)
+static psc_status_t serve_dim(const bench_wire_setup_t *setup, size_t dim, bool direct,
+                              MPI_Comm exchange, psc_error_t *error)
 {
     MPI_Comm world = MPI_COMM_WORLD;
     home_t home = {0};
@@ -163,7 +164,7 @@ static psc_status_t serve_dim(const bench_wire_setup_t *setup, size_t dim, MPI_C
     if (st != PSC_OK)
         return st;
     psc_error_t own = PSC_ERROR_INIT;
-    if (open_server(setup, dim, &home, &own) == PSC_OK)
+    if (open_server(setup, dim, direct, &home, &own) == PSC_OK)
         own.code = PSC_OK;
     st = psp_mpi_job_agree_all(home.job, &own, &reporter);
     if (st != PSC_OK) {
@@ -187,7 +188,11 @@ psc_status_t bench_wire_serve(const bench_wire_setup_t *setup, psc_error_t *erro
     if (MPI_Comm_dup(MPI_COMM_WORLD, &exchange) != MPI_SUCCESS)
         return psc_error_set(error, PSC_IO, "MPI has no communicator for the exchange");
     psc_status_t st = PSC_OK;
-    for (size_t d = 0; st == PSC_OK && d < setup->n_dims; d++)
-        st = serve_dim(setup, setup->dims[d], exchange, error);
+    for (size_t d = 0; st == PSC_OK && d < setup->n_dims; d++) {
+        if (setup->pull || setup->push)
+            st = serve_dim(setup, setup->dims[d], false, exchange, error);
+        if (st == PSC_OK && setup->direct)
+            st = serve_dim(setup, setup->dims[d], true, exchange, error);
+    }
     return st;
 }

@@ -8,6 +8,10 @@
  * memory of the caller, one place for each batch in flight. All pulls come first, while all hold
  * the same rows; the first batch of each is compared.
  *
+ * Direct reads have a server of their own, which shares its memory, and a gather from an array in
+ * this process beside them. All places are learnt before anything is timed. Pulls by messages from
+ * that server are those of a client whose direct reads are put aside meanwhile.
+ *
  * While redis has its turn the server rank sleeps as idle servers do.
  */
 #include "common/alloc.h"
@@ -17,6 +21,7 @@
 #include "tests/bench/bench_folder.h"
 #include "tests/bench/bench_redis.h"
 #include "tests/bench/bench_wire.h"
+#include "worker/client_state.h"
 
 #include <math.h>
 #include <mpi.h>
@@ -26,7 +31,8 @@
 #define SERVER_RANK 0
 #define POOL_IDS ((size_t)1 << 20)
 #define LOAD_ROWS ((size_t)4096)
-#define MAX_CONTENDERS 3u
+#define MAX_CONTENDERS 4u
+#define GATHER_AHEAD 16
 
 typedef struct wire {
     const bench_wire_setup_t *setup;
@@ -36,6 +42,8 @@ typedef struct wire {
     embps_table_t *table;
     bench_exchange_t *exchange;
     bench_redis_t *redis; /* NULL: not there */
+    bool direct;          /* the server shares its memory */
+    bench_plain_t plain;  /* the same rows here; for direct reads */
     bench_ids_t ids;
     uint64_t *rows; /* [ids.n] row numbers, as the exchange sends them */
     float *values;  /* [max in flight, max batch, dim]: what comes back */
@@ -99,6 +107,15 @@ static psc_status_t finish_ours(void *context, psc_error_t *error)
     return st;
 }
 
+static psc_status_t by_gather(void *context, size_t number, psc_error_t *error)
+{
+    wire_t *wire = context;
+    (void)error;
+    bench_plain_gather(&wire->plain, wire->ids.rows + number * wire->batch, wire->batch,
+                       next_values(wire));
+    return PSC_OK;
+}
+
 static psc_status_t by_exchange(void *context, size_t number, psc_error_t *error)
 {
     wire_t *wire = context;
@@ -131,6 +148,7 @@ typedef struct contender {
     const char *name;
     double wanted; /* ratio of ours to it */
     bench_side_t side;
+    bool by_messages; /* without direct reads */
     double rates[BENCH_MAX_REPEATS];
 } contender_t;
 
@@ -145,7 +163,10 @@ static psc_status_t run_one(wire_t *wire, contender_t *contender, double seconds
 {
     embps_error_t what;
     psc_status_t st = PSC_OK;
+    psw_direct_t *direct = wire->client->issuer.direct;
     wire->place = wire->first = 0; /* nothing is under way */
+    if (contender->by_messages)
+        wire->client->issuer.direct = NULL;
     if (is_exchange(contender)) {
         if (embps_barrier(wire->client, &what) != 0)
             return import(&what, error);
@@ -158,6 +179,7 @@ static psc_status_t run_one(wire_t *wire, contender_t *contender, double seconds
                          : bench_run_batches(&contender->side, 1, rate_out, error);
     if (st == PSC_OK && is_exchange(contender))
         st = bench_exchange_end(wire->exchange, error);
+    wire->client->issuer.direct = direct;
     return st;
 }
 
@@ -217,23 +239,41 @@ static void report(const wire_t *wire, const contender_t *contenders, size_t n)
     }
 }
 
+/* Who runs in a case, ours first. Returns how many. */
+static size_t line_up(wire_t *wire, contender_t contenders[MAX_CONTENDERS])
+{
+    bench_side_t side = {
+        .context = wire, .n_batches = wire->ids.n / wire->batch, .rows = wire->batch};
+    bench_side_t own = side, gather = side, exchange = side, redis = side;
+    own.batch = ours;
+    own.finish = finish_ours;
+    gather.batch = by_gather;
+    exchange.batch = by_exchange;
+    exchange.finish = finish_exchange;
+    redis.batch = by_redis;
+    redis.finish = finish_redis;
+    size_t n = 0;
+    if (wire->direct) {
+        contenders[n++] = (contender_t){.name = "wire.direct.pull", .side = own};
+        contenders[n++] = (contender_t){.name = "gather", .wanted = 0.4, .side = gather};
+        contenders[n++] =
+            (contender_t){.name = "wire.mpi.pull", .wanted = 1, .side = own, .by_messages = true};
+    } else {
+        contenders[n++] =
+            (contender_t){.name = wire->push ? "wire.mpi.push" : "wire.mpi.pull", .side = own};
+        contenders[n++] = (contender_t){.name = "exchange", .wanted = 0.7, .side = exchange};
+    }
+    if (wire->redis != NULL)
+        contenders[n++] =
+            (contender_t){.name = "redis", .wanted = wire->in_flight == 8 ? 3 : NAN, .side = redis};
+    return wire->setup->alone ? 1 : n;
+}
+
 static psc_status_t run_case(wire_t *wire, psc_error_t *error)
 {
     const bench_wire_setup_t *setup = wire->setup;
-    bench_side_t side = {
-        .context = wire, .n_batches = wire->ids.n / wire->batch, .rows = wire->batch};
-    contender_t contenders[MAX_CONTENDERS] = {
-        {.name = wire->push ? "wire.mpi.push" : "wire.mpi.pull", .side = side},
-        {.name = "exchange", .wanted = 0.7, .side = side},
-        {.name = "redis", .wanted = wire->in_flight == 8 ? 3 : NAN, .side = side},
-    };
-    contenders[0].side.batch = ours;
-    contenders[0].side.finish = finish_ours;
-    contenders[1].side.batch = by_exchange;
-    contenders[1].side.finish = finish_exchange;
-    contenders[2].side.batch = by_redis;
-    contenders[2].side.finish = finish_redis;
-    const size_t n = setup->alone ? 1 : wire->redis != NULL ? 3 : 2;
+    contender_t contenders[MAX_CONTENDERS];
+    const size_t n = line_up(wire, contenders);
     psc_status_t st = wire->push ? PSC_OK : check_answers(wire, contenders, n, error);
     double rate;
     for (size_t k = 0; st == PSC_OK && k < n; k++)
@@ -264,6 +304,19 @@ static psc_status_t run_cases(wire_t *wire, bool push, psc_error_t *error)
     return st;
 }
 
+/* Pulls every row that will be asked for once, so that its place is known. */
+static psc_status_t learn_places(wire_t *wire, psc_error_t *error)
+{
+    bench_side_t side = {.batch = ours, .finish = finish_ours, .context = wire};
+    double rate;
+    wire->push = false;
+    wire->batch = wire->setup->max_batch;
+    wire->in_flight = 1;
+    side.rows = wire->batch;
+    side.n_batches = wire->ids.n / wire->batch;
+    return bench_run_batches(&side, side.n_batches, &rate, error);
+}
+
 /* ---- set-up ---- */
 
 /* All rows into the server and into redis, through the values' memory. */
@@ -281,6 +334,9 @@ static psc_status_t load(wire_t *wire, psc_error_t *error)
         for (size_t i = 0; i < n; i++) {
             ids[i] = bench_row_id(from + i);
             bench_fill_row(values + i * wire->dim, wire->dim, from + i);
+            if (wire->direct)
+                memcpy(wire->plain.rows + (from + i) * wire->plain.stride, values + i * wire->dim,
+                       wire->dim * sizeof *values);
         }
         if (embps_push(wire->table, EMBPS_ASSIGN, ids, n, values, 0, &what) != 0)
             st = import(&what, error);
@@ -332,26 +388,59 @@ static psc_status_t start_redis(wire_t *wire, psc_error_t *error)
     return st;
 }
 
+/* Before there are rows. *there_out: the server's memory can be read. */
+static psc_status_t start_direct(wire_t *wire, bool *there_out, psc_error_t *error)
+{
+    embps_error_t what;
+    uint32_t n;
+    if (embps_set_direct(wire->client, true, &n, &what) != 0)
+        return import(&what, error);
+    *there_out = n != 0;
+    if (n == 0) {
+        (void)fprintf(stderr, "embps-bench: no wire.direct.pull: the server's memory cannot be "
+                              "mapped here\n");
+        return PSC_OK;
+    }
+    psc_status_t st =
+        bench_plain_create(wire->dim, wire->setup->rows, BENCH_PLAIN_SGD, &wire->plain, error);
+    wire->plain.ahead = GATHER_AHEAD;
+    return st;
+}
+
+static psc_status_t run_benches(wire_t *wire, psc_error_t *error)
+{
+    psc_status_t st = load(wire, error);
+    if (st == PSC_OK && wire->direct) {
+        st = learn_places(wire, error);
+        return st == PSC_OK ? run_cases(wire, false, error) : st;
+    }
+    if (st == PSC_OK && wire->setup->pull)
+        st = run_cases(wire, false, error);
+    if (st == PSC_OK && wire->setup->push)
+        st = run_cases(wire, true, error);
+    return st;
+}
+
 static psc_status_t measure_dim(wire_t *wire, MPI_Comm exchange, psc_error_t *error)
 {
     const bench_wire_setup_t *setup = wire->setup;
+    bool there = true;
     embps_error_t what;
     embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
     options.dim = (uint32_t)wire->dim;
     psc_status_t st =
         bench_exchange_create(&exchange, SERVER_RANK, wire->dim, &wire->exchange, error);
+    if (st == PSC_OK && wire->direct)
+        st = start_direct(wire, &there, error);
     if (st == PSC_OK && embps_table_open(wire->client, "bench", &options, &wire->table, &what) != 0)
         st = import(&what, error);
-    if (st == PSC_OK && setup->redis)
+    if (st == PSC_OK && setup->redis && there)
         st = start_redis(wire, error);
     if (st == PSC_OK)
         st = draw(wire, error);
-    if (st == PSC_OK)
-        st = load(wire, error);
-    if (st == PSC_OK && setup->pull)
-        st = run_cases(wire, false, error);
-    if (st == PSC_OK && setup->push)
-        st = run_cases(wire, true, error);
+    if (st == PSC_OK && there)
+        st = run_benches(wire, error);
+    bench_plain_clear(&wire->plain);
     bench_redis_stop(wire->redis);
     bench_folder_remove(&wire->folder);
     bench_exchange_destroy(wire->exchange);
@@ -370,9 +459,11 @@ psc_status_t bench_wire_measure(const bench_wire_setup_t *setup, psc_error_t *er
     if (!setup->json)
         bench_result_print_wire_heading();
     psc_status_t st = PSC_OK;
-    for (size_t d = 0; st == PSC_OK && d < setup->n_dims; d++) {
-        wire_t wire = {.setup = setup, .dim = setup->dims[d]};
+    for (size_t k = 0; st == PSC_OK && k < 2 * setup->n_dims; k++) {
+        wire_t wire = {.setup = setup, .dim = setup->dims[k / 2], .direct = k % 2 != 0};
         embps_error_t what;
+        if (wire.direct ? !setup->direct : !setup->pull && !setup->push)
+            continue;
         if (embps_connect_mpi(&world, &wire.client, &what) != 0)
             return import(&what, error);
         st = measure_dim(&wire, exchange, error);

@@ -70,7 +70,7 @@ fi
 # The wire: one object a line for each bench beside the exchange, and beside redis where that is.
 if timeout 60 "$bench" wire --json --rows 2000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 700 --in-flight 1 3 \
     --dir "$folder" >"$folder/lines" 2>"$folder/said"; then
-    python3 - "$folder/lines" <<'END' || exit 1
+    python3 - "$folder/lines" "$folder/said" <<'END' || exit 1
 import json, sys
 lines = [json.loads(line) for line in open(sys.argv[1], encoding="ascii")]
 keys = {"bench", "dim", "batch", "dist", "in_flight", "rows_per_s", "against", "ratio"}
@@ -79,6 +79,11 @@ assert all(line["rows_per_s"] > 0 and line["ratio"] > 0 for line in lines), line
 seen = {(line["bench"], line["batch"], line["in_flight"]) for line in lines if line["against"] == "exchange"}
 wanted = {(f"wire.mpi.{name}", batch, n) for name in ("pull", "push") for batch in (64, 700) for n in (1, 3)}
 assert seen == wanted, seen ^ wanted
+direct = {(line["against"], line["batch"], line["in_flight"]) for line in lines
+          if line["bench"] == "wire.direct.pull" and line["against"] != "redis"}
+wanted = {(against, batch, n) for against in ("gather", "wire.mpi.pull") for batch in (64, 700) for n in (1, 3)}
+said = open(sys.argv[2], encoding="utf-8").read()
+assert direct == (set() if "no wire.direct.pull" in said else wanted), direct ^ wanted
 END
 else
     echo "embps-bench wire failed"
