@@ -73,6 +73,14 @@ psc_status_t psw_router_split(psw_router_t *router, const psc_slot_map_t *map,
     if (st != PSC_OK)
         return st;
     uint32_t *start = router->start;
+    if (n_servers == 1) { /* nothing to sort */
+        start[0] = 0;
+        start[1] = (uint32_t)n;
+        for (size_t i = 0; i < n; i++)
+            order_out[i] = labels != NULL ? labels[i] : (uint32_t)i;
+        *start_out = start;
+        return PSC_OK;
+    }
     memset(start, 0, ((size_t)n_servers + 1) * sizeof *start);
     for (size_t i = 0; i < n; i++) {
         uint32_t owner = psc_slot_owner(map, hashes[i]);
