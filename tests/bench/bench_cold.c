@@ -32,7 +32,7 @@
 
 #include <math.h>
 
-#define POOL_IDS ((size_t)1 << 20)
+#define POOL_IDS ((size_t)1 << 22)
 #define MIB ((uint64_t)1 << 20)
 #define ROOM_BATCHES 9 /* that there is memory for, at least; a batch may take an eighth of it */
 
