@@ -85,6 +85,7 @@ COVERED_BY = [
     ("worker/tool/", "tests/unit/worker/tool/test_eval.c", "sub-commands over shared parts"),
     ("worker/train/skipgram.c", "tests/unit/worker/train/test_trainer.c", "each model is trained"),
     ("worker/train/cbow.c", "tests/unit/worker/train/test_trainer.c", "each model is trained"),
+    ("worker/train/lookahead.c", "tests/unit/worker/train/test_trainer.c", "at several depths"),
     ("worker/train/export.c", "tests/unit/worker/train/test_trainer.c", "its files are compared"),
     ("worker/train/run.c", "tests/unit/worker/train/test_trainer.c", "what both runs share"),
     ("worker/train/run_local.c", "tests/unit/worker/train/test_trainer.c", "threads"),

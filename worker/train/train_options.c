@@ -10,6 +10,7 @@
 #include "embps.h"
 #include "proto/message.h"
 #include "worker/train/cbow.h"
+#include "worker/train/lookahead.h"
 #include "worker/train/skipgram.h"
 
 #include <string.h>
@@ -45,6 +46,7 @@ enum {
     OPTION_QUIET,
     OPTION_BATCH_WORDS,
     OPTION_STALENESS,
+    OPTION_PREFETCH,
     N_OPTIONS
 };
 
@@ -219,6 +221,17 @@ static const psc_option_t template[N_OPTIONS] = {
                               "slowest. 0: in step: all pull the same rows, and their changes are "
                               "summed in the order of the workers, so that a run has the same bits "
                               "each time and for any number of servers; nothing overlaps then."},
+    [OPTION_PREFETCH] = {.name = "prefetch",
+                         .argument = "N",
+                         .type = PSC_OPTION_U64,
+                         .offset = FIELD(prefetch),
+                         .min = 0,
+                         .max = PSW_LOOKAHEAD_MAX,
+                         .default_value = "0",
+                         .help = "Batches that are announced to the servers ahead of their pulls, "
+                                 "so that rows come from disk before they are asked for. Changes "
+                                 "no result. Worth it where most rows lie on disk and a tenth of "
+                                 "the servers' memory holds the rows of a batch."},
     [OPTION_LOCAL] = {.name = "local",
                       .type = PSC_OPTION_FLAG,
                       .offset = FIELD(local),

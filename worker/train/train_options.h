@@ -24,6 +24,7 @@ typedef struct psw_train_options {
     psp_format_t pull_format, push_format;
     uint64_t dim, window, negative, min_count, epochs, seed;
     uint64_t batch_words; /* 0: by the number of workers */
+    uint64_t prefetch;    /* batches announced ahead */
     uint64_t threads;     /* local only; 0: one for each core */
     uint64_t memory;      /* local only; bytes */
     double sample, alpha;

@@ -215,6 +215,7 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
                                      .dim = (uint32_t)options->dim,
                                      .window = (uint32_t)options->window,
                                      .negative = (uint32_t)options->negative,
+                                     .prefetch = (uint32_t)options->prefetch,
                                      .staleness = options->staleness_clocks,
                                      .stop = stop,
                                      .polls_signals = polls_signals,

@@ -37,6 +37,7 @@
 #include "common/vectors.h"
 #include "worker/client.h"
 #include "worker/train/client_error.h"
+#include "worker/train/lookahead.h"
 
 #include <string.h>
 
@@ -54,13 +55,15 @@ typedef struct side {
 } side_t;
 
 typedef struct flight {
-    psw_train_batch_t *batch;
+    psw_train_batch_t *batch; /* the lookahead's */
     side_t in, out;
 } flight_t;
 
 typedef struct trainer {
     const psw_trainer_options_t *options;
     size_t dim, stride;
+    psw_lookahead_t *ahead;
+    uint64_t clock; /* of the client */
     flight_t flights[2];
     embps_request_t *pushes[2]; /* of the batch before */
     psw_local_t local;
@@ -130,12 +133,26 @@ static void trainer_clear(trainer_t *trainer)
     psw_kernel_destroy(trainer->local.kernel);
     psc_free(trainer->local.input_pointers);
     psc_free(trainer->local.output_pointers);
+    psw_lookahead_destroy(trainer->ahead);
     for (size_t i = 0; i < 2; i++) {
         flight_t *flight = &trainer->flights[i];
-        psw_train_batch_destroy(flight->batch);
         side_destroy(&flight->in);
         side_destroy(&flight->out);
     }
+}
+
+/* Tells the servers which rows a later batch will pull: one clock later for each batch between. */
+static psc_status_t announce(void *context, const psw_train_batch_t *batch, uint32_t distance,
+                             psc_error_t *error)
+{
+    const trainer_t *trainer = context;
+    const psw_tables_t *tables = &trainer->options->tables;
+    const psw_rows_t *in = &batch->input_rows, *out = &batch->output_rows;
+    const uint64_t when = trainer->clock + distance;
+    psc_status_t st = psw_prefetch(tables->in, in->ids, in->n, when, true, error);
+    if (st == PSC_OK)
+        st = psw_prefetch(tables->out, out->ids, out->n, when, true, error);
+    return st;
 }
 
 static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t *options,
@@ -147,13 +164,16 @@ static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t
     trainer->train = options->plain ? options->model->plain : options->model->matrix;
     psc_status_t st =
         psw_kernel_create(trainer->stride, max_inputs, max_outputs, &trainer->local.kernel, error);
+    if (st == PSC_OK)
+        st = psw_lookahead_create(options->builder, options->prefetch, announce, trainer,
+                                  &trainer->ahead, error);
     for (size_t i = 0; st == PSC_OK && i < 2; i++) {
         flight_t *flight = &trainer->flights[i];
-        st = psw_train_batch_create(options->builder, &flight->batch, error);
-        if (st == PSC_OK && (!side_create(&flight->in, options->tables.in,
-                                          flight->batch->input_rows.capacity, trainer->stride) ||
-                             !side_create(&flight->out, options->tables.out,
-                                          flight->batch->output_rows.capacity, trainer->stride)))
+        const psw_train_batch_t *sample = psw_lookahead_sample(trainer->ahead);
+        if (!side_create(&flight->in, options->tables.in, sample->input_rows.capacity,
+                         trainer->stride) ||
+            !side_create(&flight->out, options->tables.out, sample->output_rows.capacity,
+                         trainer->stride))
             st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for the rows of a batch");
     }
     trainer->local.stride = trainer->stride;
@@ -197,10 +217,10 @@ static psc_status_t start_pulls(trainer_t *trainer, flight_t *flight, psc_error_
     return st;
 }
 
-static psc_status_t build(const trainer_t *trainer, const flight_t *flight, bool *more_out,
+static psc_status_t build(const trainer_t *trainer, flight_t *flight, bool *more_out,
                           psc_error_t *error)
 {
-    return psw_builder_next(trainer->options->builder, flight->batch, more_out, error);
+    return psw_lookahead_next(trainer->ahead, &flight->batch, more_out, error);
 }
 
 /* Builds the next batch and asks for its rows. */
@@ -352,6 +372,7 @@ static psc_status_t end_clock(trainer_t *trainer, bool last, psc_error_t *error)
                       : embps_clock(options->client, trainer->pushed_words, total, &what);
     if (failed != 0)
         return psw_error_import(&what, error);
+    trainer->clock++;
     if (options->report != NULL) {
         embps_traffic(options->client, &trainer->counts.bytes_sent,
                       &trainer->counts.bytes_received);

@@ -42,6 +42,7 @@ typedef struct psw_trainer_options {
     const psw_model_t *model;
     bool plain;
     uint32_t dim, window, negative;
+    uint32_t prefetch;    /* batches announced to the servers ahead of their pulls */
     uint32_t staleness;   /* as embps_set_staleness */
     psw_stop_t *stop;     /* borrowed; looked at before each batch */
     bool polls_signals;   /* this thread also looks for signals */

@@ -2,6 +2,7 @@
  * Training over a shard in this process: the pipeline against the plain loop, and bits that must
  * not depend on memory or repetition.
  */
+#include "worker/train/lookahead.h"
 #include "worker/train/trainer.h"
 
 #include "common/alloc.h"
@@ -213,7 +214,14 @@ static void train_plainly(const bench_t *bench, const psw_tables_t *tables)
     psw_reader_destroy(reader);
 }
 
-static void check_pipeline(const psw_model_t *model, bool plain, uint32_t staleness)
+static void find_announced(void *context, const char *name, uint64_t value)
+{
+    if (strcmp(name, "rows.announced") == 0)
+        *(uint64_t *)context = value;
+}
+
+static void check_pipeline(const psw_model_t *model, bool plain, uint32_t staleness,
+                           uint32_t prefetch)
 {
     place_t place;
     bench_t bench;
@@ -221,6 +229,7 @@ static void check_pipeline(const psw_model_t *model, bool plain, uint32_t stalen
     enter(&place);
     bench_open(&bench, &place, model, plain);
     bench.options.staleness_clocks = staleness;
+    bench.options.prefetch = prefetch;
     uint32_t n = psw_vocab_size(bench.setup.vocab);
     for (int piped = 0; piped < 2; piped++) {
         psw_tables_t tables;
@@ -233,6 +242,9 @@ static void check_pipeline(const psw_model_t *model, bool plain, uint32_t stalen
                 fail_msg("%s", error.message);
             assert_int_equal(counts.words, bench.part.words * 3);
             assert_int_equal(counts.total_words, counts.words);
+            uint64_t announced = UINT64_MAX;
+            assert_int_equal(embps_stats(client, find_announced, &announced, NULL), 0);
+            assert_int_equal(announced != 0, prefetch != 0);
         } else {
             const psw_tables_options_t options = {.dim = DIM, .seed = 9};
             assert_int_equal(psw_tables_open(client, &options, &tables, NULL), PSC_OK);
@@ -262,9 +274,9 @@ static void the_pipeline_gives_the_bits_of_the_plain_loop(void **state)
     size_t n;
     const psw_model_t *const *models = psw_models(&n);
     for (size_t i = 0; i < n; i++) {
-        check_pipeline(models[i], false, EMBPS_ASYNC);
+        check_pipeline(models[i], false, EMBPS_ASYNC, 0);
         if (models[i]->plain != NULL)
-            check_pipeline(models[i], true, EMBPS_ASYNC);
+            check_pipeline(models[i], true, EMBPS_ASYNC, 0);
     }
 }
 
@@ -272,7 +284,15 @@ static void one_worker_has_nobody_to_wait_for_at_any_staleness(void **state)
 {
     (void)state;
     for (uint32_t staleness = 0; staleness < 3; staleness++)
-        check_pipeline(psw_model_find("skipgram"), false, staleness);
+        check_pipeline(psw_model_find("skipgram"), false, staleness, 0);
+}
+
+static void batches_that_are_announced_are_the_same(void **state)
+{
+    (void)state;
+    check_pipeline(psw_model_find("skipgram"), false, EMBPS_ASYNC, 1);
+    check_pipeline(psw_model_find("skipgram"), false, 0, 3);
+    check_pipeline(psw_model_find("cbow"), false, EMBPS_ASYNC, PSW_LOOKAHEAD_MAX);
 }
 
 typedef struct losses {
@@ -442,6 +462,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_pipeline_gives_the_bits_of_the_plain_loop),
         cmocka_unit_test(one_worker_has_nobody_to_wait_for_at_any_staleness),
+        cmocka_unit_test(batches_that_are_announced_are_the_same),
         cmocka_unit_test(the_loss_falls),
         cmocka_unit_test(a_wish_to_stop_ends_the_training_in_order),
         cmocka_unit_test(one_thread_gives_the_same_bytes_whatever_the_memory),
