@@ -16,6 +16,9 @@
  *     how far they are, and must come closer
  * client_main refused
  *     what a server refuses comes back in words, and the job goes on
+ *
+ * With EMBPS_TEST_DIRECT in the environment rows are read straight from the servers' memory where
+ * that can be, which must be somewhere.
  */
 #include "embps.h"
 
@@ -420,6 +423,28 @@ static void connect(const char *data, embps_client_t **client_out)
         MPI_Comm comm = MPI_COMM_WORLD;
         REQUIRE(embps_connect_mpi(&comm, client_out, &test_error) == 0);
     }
+    if (getenv("EMBPS_TEST_DIRECT") != NULL) {
+        uint32_t n = 0;
+        REQUIRE(embps_set_direct(*client_out, true, &n, &test_error) == 0);
+        REQUIRE(n == embps_server_count(*client_out));
+    }
+}
+
+static void count_direct(void *context, const char *name, uint64_t counted)
+{
+    uint64_t *sum = context;
+    if (strcmp(name, "client.rows_direct") == 0)
+        *sum += counted;
+}
+
+/* That some rows did not come by messages. */
+static void check_direct(embps_client_t *client)
+{
+    uint64_t rows = 0;
+    if (getenv("EMBPS_TEST_DIRECT") == NULL)
+        return;
+    REQUIRE(embps_stats(client, count_direct, &rows, &test_error) == 0);
+    REQUIRE(rows != 0);
 }
 
 static void run_alone(void)
@@ -459,6 +484,7 @@ int main(int argc, char **argv)
         run_many(client, n_ids);
     else
         run_refused(client);
+    check_direct(client);
     uint64_t sent;
     uint64_t received;
     embps_traffic(client, &sent, &received);

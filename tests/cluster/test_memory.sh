@@ -31,10 +31,11 @@ check() # NAME MEMORY_MIB MULTIPLE_ON_DISK
     rm -rf data
 }
 
-# A training: long rows, in random order, read and written.
+# A training: long rows, in random order, read and written; the servers' rows are in shared memory, which
+# workers read.
 make_text text 4000 30000
 start_training bare log "$dir/data" 8M skipgram --corpus "$dir/text" --out "$dir/out" --dim 200 \
-    --min-count 1 --sample 0 --window 2 --epochs 1 --quiet
+    --min-count 1 --sample 0 --window 2 --epochs 1 --quiet --direct auto
 watch_servers "$dir/data"
 check "training" 8 2
 

@@ -34,6 +34,7 @@ enum {
     OPTION_DIM,
     OPTION_PRECISION,
     OPTION_WIRE,
+    OPTION_DIRECT,
     OPTION_WINDOW,
     OPTION_NEGATIVE,
     OPTION_SAMPLE,
@@ -50,6 +51,7 @@ enum {
     N_OPTIONS
 };
 
+static const char *const direct_choices[] = {"off", "auto", NULL};
 static const char *const precisions[] = {"f32", "bf16", "f16", NULL};
 
 static const psc_option_t template[N_OPTIONS] = {
@@ -107,6 +109,15 @@ static const psc_option_t template[N_OPTIONS] = {
                              "pull=FORMAT,push=FORMAT. What is pushed is rounded at random so that "
                              "small steps count on average. The files have the numbers as the "
                              "servers keep them."},
+    [OPTION_DIRECT] = {.name = "direct",
+                       .argument = "WHEN",
+                       .type = PSC_OPTION_TEXT,
+                       .offset = FIELD(direct),
+                       .default_value = "off",
+                       .choices = direct_choices,
+                       .help = "auto: rows are read straight from the memory of servers on this "
+                               "host that allow it (embps-server --direct). The vectors are the "
+                               "same; it pays where servers are busy and rows come as f32."},
     [OPTION_WINDOW] = {.name = "window",
                        .argument = "N",
                        .type = PSC_OPTION_U64,
@@ -383,6 +394,7 @@ static psc_status_t check(psw_train_options_t *options, const bool *given, psc_e
                              "in any form",
                              options->model->name);
     options->plain = strcmp(options->form, "plain") == 0;
+    options->reads_direct = strcmp(options->direct, "auto") == 0;
     st = read_wire(options, error);
     return st == PSC_OK ? check_outputs(options, error) : st;
 }

@@ -22,6 +22,8 @@ typedef struct psw_train_options {
     const char *precision; /* of the tables: "f32", "bf16" or "f16" */
     const char *wire;      /* as given; what it says: */
     psp_format_t pull_format, push_format;
+    const char *direct; /* "off" or "auto" */
+    bool reads_direct;  /* it is "auto" */
     uint64_t dim, window, negative, min_count, epochs, seed;
     uint64_t batch_words; /* 0: by the number of workers */
     uint64_t prefetch;    /* batches announced ahead */

@@ -11,6 +11,7 @@
 
 #include "common/file.h"
 #include "common/log.h"
+#include "worker/train/client_error.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -174,6 +175,20 @@ static uint32_t batch_words_for(const psw_train_options_t *options, uint32_t n_w
     return each > BATCH_WORDS_LEAST ? each : BATCH_WORDS_LEAST;
 }
 
+static psc_status_t open_tables(const psw_train_options_t *options, embps_client_t *client,
+                                psw_tables_t *tables_out, psc_error_t *error)
+{
+    embps_error_t what;
+    const psw_tables_options_t tables = {.dim = (uint32_t)options->dim,
+                                         .seed = options->seed,
+                                         .precision = options->precision,
+                                         .pull_format = psp_row_format(options->pull_format)->name,
+                                         .push_format = psp_row_format(options->push_format)->name};
+    if (options->reads_direct && embps_set_direct(client, true, NULL, &what) != 0)
+        return psw_error_import(&what, error);
+    return psw_tables_open(client, &tables, tables_out, error);
+}
+
 psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, uint32_t worker,
                              const psw_part_t *part, psw_stop_t *stop, bool polls_signals,
                              psw_report_fn report, void *report_context, psw_tables_t *tables_out,
@@ -182,12 +197,7 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
     const psw_train_options_t *options = setup->options;
     psw_reader_t *reader = NULL;
     psw_builder_t *builder = NULL;
-    const psw_tables_options_t tables = {.dim = (uint32_t)options->dim,
-                                         .seed = options->seed,
-                                         .precision = options->precision,
-                                         .pull_format = psp_row_format(options->pull_format)->name,
-                                         .push_format = psp_row_format(options->push_format)->name};
-    psc_status_t st = psw_tables_open(client, &tables, tables_out, error);
+    psc_status_t st = open_tables(options, client, tables_out, error);
     if (st == PSC_OK)
         st = psw_reader_create(setup->corpus, part->begin, part->end, &reader, error);
     if (st == PSC_OK) {

@@ -46,6 +46,7 @@ static void defaults_are_those_of_the_original_tool(void **state)
     assert_true(options.sample == 1e-3);
     assert_true(options.alpha == 0.025);
     assert_string_equal(options.precision, "f32");
+    assert_string_equal(options.direct, "off");
     assert_true(options.staleness_clocks == EMBPS_ASYNC);
     assert_int_equal(options.pull_format, PSP_FORMAT_F32);
     assert_int_equal(options.push_format, PSP_FORMAT_F32);
@@ -67,11 +68,12 @@ static void the_command_lines_of_the_readme_are_taken(void **state)
     assert_true(options.binary);
     assert_int_equal(parse("skipgram",
                            "--local --threads 2 --data d --memory 512M --corpus a --out v "
-                           "--form plain --precision bf16",
+                           "--form plain --direct auto --precision bf16",
                            &options, &error),
                      PSC_OK);
     assert_true(options.local && options.plain);
     assert_string_equal(options.precision, "bf16");
+    assert_string_equal(options.direct, "auto");
     assert_int_equal(options.threads, 2);
     assert_int_equal(options.memory, 512 << 20);
     assert_int_equal(parse("cbow", "--corpus a --out v --staleness 0", &options, &error), PSC_OK);
@@ -131,6 +133,7 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
         {"skipgram", "--corpus a --out v --alpha 0", "alpha"},
         {"skipgram", "--corpus a --out v --form quick", "matrix"},
         {"skipgram", "--corpus a --out v --precision f64", "f32, bf16 or f16"},
+        {"skipgram", "--corpus a --out v --direct on", "off or auto"},
         {"skipgram", "--corpus a --out v --wire f64", "f32, bf16, f16, int8"},
         {"skipgram", "--corpus a --out v --wire pull", "--wire is"},
         {"skipgram", "--corpus a --out v --wire pull=", "--wire is"},
