@@ -21,7 +21,7 @@
  * the row for every row that a worker ever pushed, without a bound, and those of a worker that ends
  * are lost. What is left to gain by it here is variance.) The random bits depend on worker, table,
  * id, column and how many pushes the worker made before, so they are the same for any number of
- * servers.
+ * servers. They cost 3 cycles a value, more than all the rest.
  *
  * All is constant; any thread.
  */

@@ -469,11 +469,24 @@ static void warm_pulls_and_pushes_do_not_allocate(void **state)
     for (size_t i = 0; i < 2 * IDS; i++)
         ids[i] = i % IDS;
     memset(rows, 0, sizeof rows);
-    for (int round = 0; round < 6; round++) {
-        if (round == 3)
+    for (int round = 0; round < 12; round++) {
+        if (round == 6)
             psc_alloc_fail_at(0);
-        psw_request_t *a = sim_pull(&sim, ids, 2 * IDS, &rows[0][0]);
-        psw_request_t *b = sim_push(&sim, PSP_PUSH_DELTA, ids, 2 * IDS, &rows[0][0]);
+        psw_target_t target = sim_target;
+        target.push_format = (psp_format_t)(round % (int)PSP_FORMATS);
+        const psw_pull_options_t pull = {.ids = ids,
+                                         .n = 2 * IDS,
+                                         .rows_out = &rows[0][0],
+                                         .stride = D,
+                                         .format = target.push_format};
+        const psw_push_options_t push = {
+            .kind = PSP_PUSH_DELTA, .ids = ids, .n = 2 * IDS, .rows = &rows[0][0]};
+        psw_issued_t issued[2];
+        assert_int_equal(psw_issue_pull(&sim.issuer, &target, &pull, sim_no_room, &issued[0], NULL),
+                         PSC_OK);
+        assert_int_equal(psw_issue_push(&sim.issuer, &target, &push, sim_no_room, &issued[1], NULL),
+                         PSC_OK);
+        psw_request_t *a = issued[0].request, *b = issued[1].request;
         sim_run(&sim, &random);
         psw_core_release(sim.core, a);
         psw_core_release(sim.core, b);
