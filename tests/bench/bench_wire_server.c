@@ -194,5 +194,7 @@ psc_status_t bench_wire_serve(const bench_wire_setup_t *setup, psc_error_t *erro
         if (st == PSC_OK && setup->direct)
             st = serve_dim(setup, setup->dims[d], true, exchange, error);
     }
+    if (st == PSC_OK)
+        (void)MPI_Comm_free(&exchange);
     return st;
 }

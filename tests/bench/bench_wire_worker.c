@@ -5,8 +5,10 @@
  * Contenders take turns within a round, every other round in the opposite order. Each has as many
  * batches in flight as are asked for: before one more is begun the oldest is waited for, and what
  * is under way at the end is waited for within the time measured. Rows that come back end up in
- * memory of the caller, one place for each batch in flight. All pulls come first, while all hold
- * the same rows; the first batch of each is compared.
+ * memory of the caller, one place for each batch in flight. Gradients come from another place for
+ * each batch, going round: sent from one place that is never written to, they would lie ready in
+ * the cache of the server's processor, as no gradients of a training do. All pulls come first,
+ * while all hold the same rows; the first batch of each is compared.
  *
  * Direct reads have a server of their own, which shares its memory, and a gather from an array in
  * this process beside them. All places are learnt before anything is timed. Pulls by messages from
@@ -33,6 +35,7 @@
 #define LOAD_ROWS ((size_t)4096)
 #define MAX_CONTENDERS 4u
 #define GATHER_AHEAD 16
+#define GRADS_BYTES ((size_t)16 << 20) /* at least; beyond the caches of one processor */
 
 typedef struct wire {
     const bench_wire_setup_t *setup;
@@ -47,12 +50,13 @@ typedef struct wire {
     bench_ids_t ids;
     uint64_t *rows; /* [ids.n] row numbers, as the exchange sends them */
     float *values;  /* [max in flight, max batch, dim]: what comes back */
-    float *grads;   /* [max batch, dim] */
+    float *grads;   /* [grads_bytes]: gradients of several batches */
+    size_t grads_bytes;
     /* of the present case */
     bool push;
     size_t batch, in_flight;
     embps_request_t *ring[BENCH_WIRE_MAX_IN_FLIGHT];
-    size_t first, n, place;
+    size_t first, n, place, grads_place;
 } wire_t;
 
 static psc_status_t import(const embps_error_t *from, psc_error_t *error)
@@ -66,6 +70,16 @@ static float *next_values(wire_t *wire)
     float *values = wire->values + wire->place * wire->batch * wire->dim;
     wire->place = (wire->place + 1) % wire->in_flight;
     return values;
+}
+
+/* Where the next batch's gradients are; none that is under way has the same. */
+static float *next_grads(wire_t *wire)
+{
+    const size_t floats = wire->batch * wire->dim;
+    const size_t places = wire->grads_bytes / (floats * sizeof(float));
+    float *grads = wire->grads + wire->grads_place % places * floats;
+    wire->grads_place++;
+    return grads;
 }
 
 /* ---- the contenders: begin a batch, and finish all ---- */
@@ -89,7 +103,7 @@ static psc_status_t ours(void *context, size_t number, psc_error_t *error)
         return st;
     embps_request_t **request = &wire->ring[(wire->first + wire->n) % wire->in_flight];
     int failed = wire->push ? embps_push_start(wire->table, EMBPS_GRADIENT, ids, wire->batch,
-                                               wire->grads, BENCH_RATE, request, &what)
+                                               next_grads(wire), BENCH_RATE, request, &what)
                             : embps_pull_start(wire->table, ids, wire->batch, next_values(wire),
                                                request, &what);
     if (failed != 0)
@@ -120,7 +134,7 @@ static psc_status_t by_exchange(void *context, size_t number, psc_error_t *error
 {
     wire_t *wire = context;
     return bench_exchange_start(wire->exchange, wire->rows + number * wire->batch,
-                                wire->push ? wire->grads : next_values(wire), error);
+                                wire->push ? next_grads(wire) : next_values(wire), error);
 }
 
 static psc_status_t finish_exchange(void *context, psc_error_t *error)
@@ -135,7 +149,7 @@ static psc_status_t by_redis(void *context, size_t number, psc_error_t *error)
     psc_status_t st = bench_redis_wait(wire->redis, wire->in_flight - 1, error);
     if (st != PSC_OK)
         return st;
-    return wire->push ? bench_redis_set(wire->redis, ids, wire->batch, wire->grads, error)
+    return wire->push ? bench_redis_set(wire->redis, ids, wire->batch, next_grads(wire), error)
                       : bench_redis_get(wire->redis, ids, wire->batch, next_values(wire), error);
 }
 
@@ -360,12 +374,15 @@ static psc_status_t draw(wire_t *wire, psc_error_t *error)
     size_t max_floats = setup->max_batch * wire->dim;
     wire->rows = psc_alloc_array(wire->ids.n, sizeof *wire->rows);
     wire->values = psc_alloc_aligned(setup->max_in_flight * max_floats * sizeof(float));
-    wire->grads = psc_alloc_aligned(max_floats * sizeof(float));
+    wire->grads_bytes = setup->max_in_flight * max_floats * sizeof(float);
+    if (wire->grads_bytes < GRADS_BYTES)
+        wire->grads_bytes = GRADS_BYTES;
+    wire->grads = psc_alloc_aligned(wire->grads_bytes);
     if (wire->rows == NULL || wire->values == NULL || wire->grads == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for batches of %zu rows",
                              setup->max_batch);
     memset(wire->values, 0, setup->max_in_flight * max_floats * sizeof(float));
-    bench_fill_gradients(wire->grads, max_floats);
+    bench_fill_gradients(wire->grads, wire->grads_bytes / sizeof(float));
     for (size_t i = 0; i < wire->ids.n; i++)
         wire->rows[i] = wire->ids.rows[i];
     return PSC_OK;
@@ -472,5 +489,7 @@ psc_status_t bench_wire_measure(const bench_wire_setup_t *setup, psc_error_t *er
         else if (embps_close(wire.client, &what) != 0)
             st = import(&what, error);
     }
+    if (st == PSC_OK)
+        (void)MPI_Comm_free(&exchange);
     return st;
 }
