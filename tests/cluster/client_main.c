@@ -14,6 +14,12 @@
  * client_main train IDS DIM PASSES PRECISION
  *     one worker trains rows towards targets by row-wise adagrad, prints for each pass over them
  *     how far they are, and must come closer
+ * client_main stopped IDS FOLDER
+ *     makes FOLDER/ready, waits for FOLDER/go, and finds server 1 stopped: it is named, costs little
+ *     memory, others go on; makes FOLDER/told, and finds all well when the server goes on
+ * client_main reader IDS FOLDER
+ *     every worker asks for much, makes FOLDER/ready-RANK, takes no reply until FOLDER/go is there,
+ *     and then gets all of it
  * client_main refused
  *     what a server refuses comes back in words, and the job goes on
  *
@@ -30,6 +36,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { D = 13, CALLS = 120, BATCH = 400 };
@@ -388,6 +395,134 @@ static void count(void *context, const char *name, uint64_t counted)
         *sum += counted;
 }
 
+/* Makes a file in a folder, by which a script knows how far this is. */
+static void mark(const char *folder, const char *name)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    REQUIRE(file != NULL && fclose(file) == 0);
+}
+
+static void await(const char *folder, const char *name)
+{
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    while (access(path, F_OK) != 0)
+        psc_clock_sleep_us(10000);
+}
+
+static long max_rss_kib(void)
+{
+    struct rusage usage;
+    REQUIRE(getrusage(RUSAGE_SELF, &usage) == 0);
+    return usage.ru_maxrss;
+}
+
+enum { WIDE = 256, FLOOD = 100 };
+
+/* A table of IDS rows of a KiB, all set to 1. */
+static embps_table_t *open_wide(embps_client_t *client, uint64_t *ids, float *rows, size_t n)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    options.dim = WIDE;
+    REQUIRE(embps_table_open(client, "wide", &options, &table, &test_error) == 0);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = i;
+    for (size_t i = 0; i < n * WIDE; i++)
+        rows[i] = 1;
+    REQUIRE(embps_push(table, EMBPS_ASSIGN, ids, n, rows, 0, &test_error) == 0);
+    return table;
+}
+
+/* Pushes a hundred times IDS KiB without waiting; the first error of any push. */
+static int flood(embps_table_t *table, const uint64_t *ids, size_t n, const float *rows)
+{
+    static embps_request_t *requests[FLOOD];
+    int first = 0;
+    for (size_t k = 0; k < FLOOD; k++)
+        REQUIRE(embps_push_start(table, EMBPS_DELTA, ids, n, rows, 0, &requests[k], &test_error) ==
+                0);
+    for (size_t k = 0; k < FLOOD; k++) {
+        embps_error_t error;
+        int code = embps_wait(requests[k], &error);
+        if (code != 0 && first == 0) {
+            first = code;
+            test_error = error;
+        }
+    }
+    return first;
+}
+
+static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder)
+{
+    uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
+    float *rows = psc_alloc_array(n_ids, WIDE * sizeof *rows);
+    uint8_t *states = psc_alloc(n_ids);
+    REQUIRE(ids != NULL && rows != NULL && states != NULL);
+    embps_table_t *table = open_wide(client, ids, rows, n_ids);
+    mark(folder, "ready");
+    await(folder, "go");
+    /* What is there in time; the rest is told to be late. */
+    uint64_t start_us = psc_clock_us();
+    REQUIRE(embps_pull_within(table, ids, n_ids, rows, states, 0, 50, &test_error) == 0);
+    printf("a pull within 50 ms took %llu ms\n",
+           (unsigned long long)(psc_clock_us() - start_us) / 1000);
+    size_t n_there = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        REQUIRE(states[i] == EMBPS_ROW_PRESENT || states[i] == EMBPS_ROW_LATE);
+        if (states[i] == EMBPS_ROW_PRESENT)
+            ids[n_there++] = i;
+    }
+    REQUIRE(n_there > n_ids / 4 && n_there < n_ids * 3 / 4);
+    embps_set_timeout(client, 1500);
+    for (size_t i = n_there, late = 0; i < n_ids; late++) {
+        if (states[late] == EMBPS_ROW_LATE)
+            ids[i++] = late;
+    }
+    for (size_t i = 0; i < n_ids * WIDE; i++)
+        rows[i] = 1;
+    long before_kib = max_rss_kib();
+    REQUIRE(flood(table, ids, n_ids, rows) == EMBPS_TIMEOUT);
+    printf("%s; %ld KiB more\n", test_error.message, max_rss_kib() - before_kib);
+    REQUIRE(test_error.rank == 1);
+    REQUIRE(strncmp(test_error.message, "server 1 (host ", 15) == 0);
+    REQUIRE(strstr(test_error.message, "has not answered for 1500 ms") != NULL);
+    REQUIRE(getenv("EMBPS_TEST_SANITIZER") != NULL || max_rss_kib() - before_kib < 96 * 1024);
+    REQUIRE(embps_pull(table, ids, n_there, rows, &test_error) == 0); /* of the other server */
+    mark(folder, "told");
+    embps_set_timeout(client, 60000);
+    REQUIRE(embps_pull(table, ids, n_ids, rows, &test_error) == 0);
+    REQUIRE(embps_barrier(client, &test_error) == 0);
+    psc_free(ids);
+    psc_free(rows);
+    psc_free(states);
+}
+
+static void run_reader(embps_client_t *client, size_t n_ids, const char *folder)
+{
+    enum { PULLS = 64 };
+    embps_request_t *requests[PULLS];
+    char name[64];
+    uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
+    float *rows = psc_alloc_array(n_ids, WIDE * sizeof *rows);
+    REQUIRE(ids != NULL && rows != NULL);
+    embps_table_t *table = open_wide(client, ids, rows, n_ids);
+    REQUIRE(embps_barrier(client, &test_error) == 0);
+    for (size_t k = 0; k < PULLS; k++)
+        REQUIRE(embps_pull_start(table, ids, n_ids, rows, &requests[k], &test_error) == 0);
+    (void)snprintf(name, sizeof name, "ready-%u", embps_worker_rank(client));
+    mark(folder, name);
+    await(folder, "go");
+    for (size_t k = 0; k < PULLS; k++)
+        REQUIRE(embps_wait(requests[k], &test_error) == 0);
+    for (size_t i = 0; i < n_ids * WIDE; i++)
+        REQUIRE(rows[i] == 1);
+    psc_free(ids);
+    psc_free(rows);
+}
+
 static void run_refused(embps_client_t *client)
 {
     embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
@@ -480,6 +615,10 @@ int main(int argc, char **argv)
     else if (strcmp(mode, "train") == 0 && argc > 5)
         run_train(client, n_ids, (uint32_t)strtoul(argv[3], NULL, 10),
                   (size_t)strtoul(argv[4], NULL, 10), argv[5]);
+    else if (strcmp(mode, "stopped") == 0 && argc > 3)
+        run_stopped(client, n_ids, argv[3]);
+    else if (strcmp(mode, "reader") == 0 && argc > 3)
+        run_reader(client, n_ids, argv[3]);
     else if (strcmp(mode, "many") == 0)
         run_many(client, n_ids);
     else

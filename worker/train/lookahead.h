@@ -19,7 +19,7 @@ typedef struct psw_lookahead psw_lookahead_t;
 typedef psc_status_t (*psw_announce_fn)(void *context, const psw_train_batch_t *batch,
                                         uint32_t distance, psc_error_t *error);
 
-/* depth: batches built ahead, 0 to PSW_LOOKAHEAD_MAX. builder: borrowed. Errors: NO_MEMORY. Gives. */
+/* depth: batches built ahead, 0 to PSW_LOOKAHEAD_MAX. Borrows builder. Errors: NO_MEMORY. Gives. */
 PSC_MUST_CHECK psc_status_t psw_lookahead_create(psw_builder_t *builder, uint32_t depth,
                                                  psw_announce_fn announce, void *context,
                                                  psw_lookahead_t **ahead_out, psc_error_t *error);
