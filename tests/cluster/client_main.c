@@ -15,8 +15,8 @@
  *     one worker trains rows towards targets by row-wise adagrad, prints for each pass over them
  *     how far they are, and must come closer
  * client_main stopped IDS FOLDER
- *     makes FOLDER/ready, waits for FOLDER/go, and finds server 1 stopped: it is named, costs little
- *     memory, others go on; makes FOLDER/told, and finds all well when the server goes on
+ *     makes FOLDER/ready, waits for FOLDER/go, and finds server 1 stopped: named, cheap, and no
+ *     hindrance for others; makes FOLDER/told, and finds all well when the server goes on
  * client_main reader IDS FOLDER
  *     every worker asks for much, makes FOLDER/ready-RANK, takes no reply until FOLDER/go is there,
  *     and then gets all of it
