@@ -9,9 +9,9 @@
  * largest batches, as a user of such batches would have it (RocksDB alone needs no room for rows);
  * and no row is worth keeping: ids are even, or by Zipf's law within a batch while which rows are
  * frequent changes from batch to batch. What was in memory nevertheless is told as the hit rate, of
- * distinct rows, and does not count: our rate is lowered by that share (unless it is more than half:
- * so few rows tell nothing of the disk). Otherwise rows count as given on both sides; the raw side
- * gets each batch's distinct keys, sorted beforehand.
+ * distinct rows, and does not count: our rate is lowered by that share (unless it is more than
+ * half: so few rows tell nothing of the disk). Otherwise rows count as given on both sides; the raw
+ * side gets each batch's distinct keys, sorted beforehand.
  * Before each timed push all compactions have settled, and those that follow it are nobody's.
  *
  * store.pull.tenth: the budget holds a tenth of the rows, ids follow Zipf's law, and each round is
