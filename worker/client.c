@@ -1,11 +1,12 @@
 /*
  * A client: core, driver, batch, router and tables under one handle; beginning and end of its life.
  *
- * Order of the end: outstanding work, Goodbye(0) and its answers, flush, then core and tables are
- * freed, then the home (transport, pool, in local mode the server's thread). A client whose core
- * has ended says Goodbye with the error's number instead, past all queues, so that servers never
- * wait for it. Every function here runs on the client's thread.
+ * Order of the end: deltas in the cache and outstanding work, Goodbye(0) and its answers, flush,
+ * then core and tables are freed, then the home (transport, pool, in local mode the server's
+ * thread). A client whose core has ended says Goodbye with the error's number instead, past all
+ * queues, so that servers never wait for it. Every function here runs on the client's thread.
  */
+#include "worker/cached_rows.h"
 #include "worker/client_state.h"
 
 #include "common/alloc.h"
@@ -47,6 +48,7 @@ psc_status_t psw_client_create(psp_transport_t *transport, psp_pool_t *pool, uin
     client->worker = transport->rank;
     client->n_workers = transport->n_ranks;
     client->staleness = PSP_STALENESS_ASYNC;
+    client->flush = 1;
     client->driver.transport = transport;
     psc_status_t st = psw_core_create(&options, &client->issuer.core, error);
     client->driver.core = client->issuer.core;
@@ -78,6 +80,7 @@ void psw_client_destroy(embps_client_t *client)
     psw_batch_destroy(client->issuer.batch);
     psw_direct_destroy(client->issuer.direct);
     psw_core_destroy(client->issuer.core);
+    psw_cached_destroy(client->cached);
     psc_free(client->issuer.row_scratch);
     psc_free(client);
 }
@@ -140,10 +143,15 @@ psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
 {
     psw_core_t *core = client->driver.core;
     psc_error_t what = PSC_ERROR_INIT;
-    psc_status_t st = psw_driver_wait_idle(&client->driver, &what);
+    psc_status_t st = psw_cached_flush_all(client, &what);
     psc_status_t unseen = PSC_OK;
+    if (st == PSC_OK)
+        st = psw_driver_wait_idle(&client->driver, &what);
     if (st == PSC_OK) {
         unseen = psw_core_unseen_error(core, error);
+        const psc_status_t flushed = psw_cached_collect(client, unseen == PSC_OK ? error : NULL);
+        if (unseen == PSC_OK)
+            unseen = flushed;
         psp_message_t message = {.kind = PSP_GOODBYE, .u.goodbye = {.status = 0}};
         psw_request_t *request;
         st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);

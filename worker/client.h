@@ -42,4 +42,10 @@ PSC_MUST_CHECK psc_status_t psw_pull_strided_start(embps_table_t *table, const u
 PSC_MUST_CHECK psc_status_t psw_prefetch(embps_table_t *table, const uint64_t *ids, size_t n,
                                          uint64_t clock, bool distinct, psc_error_t *error);
 
+/*
+ * Between the last push of a clock and its end: deltas that the cache has to send before the clock
+ * ends are issued now, so that ending it does not wait for them. Errors: those of embps_push.
+ */
+PSC_MUST_CHECK psc_status_t psw_flush_due(embps_client_t *client, psc_error_t *error);
+
 #endif

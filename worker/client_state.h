@@ -27,6 +27,9 @@ typedef struct psw_prefetch_hook {
     void *context;
 } psw_prefetch_hook_t;
 
+/* The cache of a client, and its deltas under way (cached_rows.c). */
+typedef struct psw_cached psw_cached_t;
+
 struct embps_table {
     embps_table_t *next;
     embps_client_t *client;
@@ -39,6 +42,8 @@ struct embps_table {
     psp_format_t pull_format, push_format;
     uint64_t rounding_seed; /* of what is pushed */
     uint32_t pushes;        /* started so far; wraps */
+    bool keeps;             /* a cache may have copies of its rows */
+    psw_cache_table_t kept;
 };
 
 struct embps_client {
@@ -47,7 +52,9 @@ struct embps_client {
     embps_table_t *tables;
     uint32_t worker, n_workers;
     uint32_t staleness;
+    uint32_t flush; /* clocks for which the cache may accumulate deltas */
     uint64_t barriers;
+    psw_cached_t *cached; /* NULL: none */
     psw_tally_t tally;
     psw_request_t *touches;         /* a report of rows read straight from memory; NULL: none yet */
     uint64_t touches_at;            /* rows read so when it was sent */

@@ -30,7 +30,9 @@ typedef struct plan {
     psw_request_t *request;
     psw_distinct_t distinct; /* of a pull: those that are asked for */
     size_t n_distinct;
-    const uint32_t *start; /* by server, in request->order */
+    const uint32_t *start; /* by server, in request->order from base on */
+    uint32_t base;
+    bool want_rows; /* of a push */
 } plan_t;
 
 /* Reads what can be read without asking. */
@@ -58,8 +60,9 @@ static psc_status_t split(plan_t *plan, const uint64_t *ids, size_t n, bool dist
             ? psw_batch_hash(issuer->batch, plan->target->table, ids, n, &plan->distinct, error)
             : psw_batch_dedupe(issuer->batch, plan->target->table, ids, n, &plan->distinct, error);
     plan->n_distinct = plan->distinct.n;
-    /* Other formats show rounded values. */
-    const bool plain = pull != NULL && !pull->scan && pull->format == PSP_FORMAT_F32;
+    /* Other formats show rounded values, and what is read so has no age. */
+    const bool plain =
+        pull != NULL && !pull->scan && pull->ages_out == NULL && pull->format == PSP_FORMAT_F32;
     if (st == PSC_OK && plain && issuer->direct != NULL)
         st = read_direct(plan, pull, error);
     if (st == PSC_OK)
@@ -68,6 +71,35 @@ static psc_status_t split(plan_t *plan, const uint64_t *ids, size_t n, bool dist
         st = psw_router_split(issuer->router, psw_core_map(issuer->core), plan->distinct.hashes,
                               plan->distinct.first, plan->distinct.n, plan->request->order,
                               &plan->start, error);
+    return st;
+}
+
+/* The same for rows [from, from + n) of those that a cache left over. */
+static psc_status_t split_picked(plan_t *plan, const psw_asked_t *asked, size_t from, size_t n,
+                                 psc_error_t *error)
+{
+    psw_issuer_t *issuer = plan->issuer;
+    psw_request_t *request = plan->request;
+    uint32_t *order = request->order + from;
+    plan->base = (uint32_t)from;
+    psc_status_t st = psw_router_split(issuer->router, psw_core_map(issuer->core),
+                                       asked->hashes + from, NULL, n, order, &plan->start, error);
+    for (size_t j = 0; st == PSC_OK && j < n; j++) {
+        const size_t u = from + order[j];
+        request->tickets[from + j] = asked->tickets[u];
+        request->held[from + j] = asked->held[u];
+        order[j] = asked->first[u];
+    }
+    return st;
+}
+
+static psc_status_t begin_picked(plan_t *plan, const psw_picked_t *picked, psc_error_t *error)
+{
+    plan->distinct = *picked->distinct;
+    plan->n_distinct = picked->distinct->n;
+    psc_status_t st = psw_request_reserve_order(plan->request, picked->asked->n, error);
+    if (st == PSC_OK)
+        st = psw_request_reserve_tickets(plan->request, picked->asked->n, error);
     return st;
 }
 
@@ -88,6 +120,10 @@ static psc_status_t pull_part(const plan_t *plan, const psw_pull_options_t *opti
                        .format = options->format,
                        .want_places = plan->request->direct != NULL,
                        .n = n};
+    if (options->picked != NULL) {
+        pull.want_versions = true;
+        pull.versions = (const uint8_t *)(plan->request->held + begin);
+    }
     psp_buffer_t *buffer;
     uint8_t *ids;
     psc_status_t st = psp_pull_begin(psw_core_pool(plan->issuer->core), &part->header, &pull,
@@ -152,6 +188,7 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
                        .learning_rate = options->learning_rate,
                        .step = options->step,
                        .synchronous = options->synchronous,
+                       .want_rows = plan->want_rows,
                        .dim = plan->target->dim,
                        .format = plan->target->push_format,
                        .n = n};
@@ -223,7 +260,7 @@ static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pul
             if (rows <= skip)
                 continue;
             const size_t n = rows - skip < most ? rows - skip : most;
-            const uint32_t begin = (uint32_t)(plan->start[s] + skip);
+            const uint32_t begin = plan->base + (uint32_t)(plan->start[s] + skip);
             more = more || skip + n < rows;
             psw_part_t part = {0};
             psc_status_t st = room.fn != NULL ? room.fn(room.context, s, error) : PSC_OK;
@@ -271,9 +308,15 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
     plan.request->stride = options->stride;
     plan.request->states_out = options->states_out;
     plan.request->may_be_late = options->deadline_ms != 0;
+    plan.request->ages_out = options->ages_out;
     plan.request->dim = target->dim;
     plan.request->format = options->format;
-    st = split(&plan, options->ids, options->n, options->distinct, options, &what);
+    psw_request_set_cache(plan.request, options->cache, target->table,
+                          psw_core_clock(issuer->core));
+    if (options->picked == NULL)
+        st = split(&plan, options->ids, options->n, options->distinct, options, &what);
+    else if ((st = begin_picked(&plan, options->picked, &what)) == PSC_OK)
+        st = split_picked(&plan, options->picked->asked, 0, options->picked->asked->n, &what);
     if (st == PSC_OK)
         st = psw_request_keep_duplicates(plan.request, plan.distinct.duplicates,
                                          plan.distinct.n_duplicates, &what);
@@ -283,19 +326,19 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
 }
 
 /* Finite rows can have a sum that is not; the id is named before anything is sent. */
-static psc_status_t check_sums(const plan_t *plan, const psw_push_options_t *options,
+static psc_status_t check_sums(const psw_issuer_t *issuer, size_t dim,
+                               const psw_distinct_t *distinct, const psw_push_options_t *options,
                                psc_error_t *error)
 {
-    const uint32_t *next = plan->distinct.next;
-    const size_t dim = plan->target->dim;
+    const uint32_t *next = distinct->next;
     if (next == NULL || options->kind == PSP_PUSH_ASSIGN || options->small)
         return PSC_OK;
-    for (size_t u = 0; u < plan->distinct.n; u++) {
-        uint32_t first = plan->distinct.first[u];
+    for (size_t u = 0; u < distinct->n; u++) {
+        uint32_t first = distinct->first[u];
         if (next[first] == PSW_BATCH_NONE)
             continue;
-        psw_batch_sum_row(options->rows, dim, next, first, (uint8_t *)plan->issuer->row_scratch);
-        if (psw_batch_find_not_finite(plan->issuer->row_scratch, dim) == dim)
+        psw_batch_sum_row(options->rows, dim, next, first, (uint8_t *)issuer->row_scratch);
+        if (psw_batch_find_not_finite(issuer->row_scratch, dim) == dim)
             continue;
         psc_status_t st =
             psc_error_set(error, PSC_INVALID_ARGUMENT,
@@ -323,6 +366,32 @@ static psc_status_t reserve_row(psw_issuer_t *issuer, size_t dim, psc_error_t *e
     return PSC_OK;
 }
 
+psc_status_t psw_issue_check_sums(psw_issuer_t *issuer, const psw_target_t *target,
+                                  const psw_distinct_t *distinct, const psw_push_options_t *options,
+                                  psc_error_t *error)
+{
+    psc_status_t st = reserve_row(issuer, target->dim, error);
+    return st == PSC_OK ? check_sums(issuer, target->dim, distinct, options, error) : st;
+}
+
+/* Rows that are to come back, then the others. */
+static psc_status_t push_picked(plan_t *plan, const psw_push_options_t *options, psw_room_t room,
+                                psc_error_t *error)
+{
+    const psw_asked_t *asked = options->picked->asked;
+    const size_t ends[2] = {asked->n_wanted, asked->n};
+    psc_status_t st = begin_picked(plan, options->picked, error);
+    for (size_t i = 0, from = 0; st == PSC_OK && i < 2; from = ends[i++]) {
+        plan->want_rows = i == 0;
+        if (from == ends[i])
+            continue;
+        st = split_picked(plan, asked, from, ends[i] - from, error);
+        if (st == PSC_OK)
+            st = send_parts(plan, NULL, options, room, error);
+    }
+    return st;
+}
+
 psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
                             const psw_push_options_t *options, psw_room_t room,
                             psw_issued_t *issued_out, psc_error_t *error)
@@ -332,13 +401,19 @@ psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
     psc_status_t st = psw_core_request(issuer->core, PSP_PUSH, &plan.request, error);
     if (st != PSC_OK)
         return st;
+    plan.request->dim = target->dim;
+    psw_request_set_cache(plan.request, options->cache, target->table,
+                          psw_core_clock(issuer->core));
     st = reserve_row(issuer, target->dim, &what);
-    if (st == PSC_OK)
+    if (st == PSC_OK && options->picked != NULL) {
+        st = push_picked(&plan, options, room, &what);
+    } else if (st == PSC_OK) {
         st = split(&plan, options->ids, options->n, options->rows == NULL, NULL, &what);
-    if (st == PSC_OK)
-        st = check_sums(&plan, options, &what);
-    if (st == PSC_OK)
-        st = send_parts(&plan, NULL, options, room, &what);
+        if (st == PSC_OK)
+            st = check_sums(issuer, target->dim, &plan.distinct, options, &what);
+        if (st == PSC_OK)
+            st = send_parts(&plan, NULL, options, room, &what);
+    }
     return finish(&plan, st, &what, issued_out, error);
 }
 

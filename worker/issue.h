@@ -7,6 +7,7 @@
 #define WORKER_ISSUE_H
 
 #include "worker/batch.h"
+#include "worker/cache/cache.h"
 #include "worker/core.h"
 #include "worker/direct.h"
 #include "worker/router.h"
@@ -45,6 +46,12 @@ typedef struct psw_room {
     void *context;
 } psw_room_t;
 
+/* The rows of a call that a cache leaves to servers. */
+typedef struct psw_picked {
+    const psw_asked_t *asked;
+    const psw_distinct_t *distinct; /* of the whole call */
+} psw_picked_t;
+
 typedef struct psw_pull_options {
     const uint64_t *ids; /* [n] */
     size_t n;
@@ -52,10 +59,13 @@ typedef struct psw_pull_options {
     float *rows_out; /* [n] rows, stride floats apart */
     size_t stride;
     uint8_t *states_out;  /* [n]; NULL: not wanted */
+    uint32_t *ages_out;   /* [n] clocks; NULL: not wanted */
     bool scan;            /* part of a pass over many rows */
     uint32_t deadline_ms; /* rows that are not there by then are LATE; needs states_out. 0: none */
     psp_format_t format;  /* of the rows in the replies */
     uint32_t staleness;
+    psw_cache_t *cache;         /* gets the answers; NULL: none does */
+    const psw_picked_t *picked; /* instead of all ids; NULL: all of them */
 } psw_pull_options_t;
 
 /* Writes row i of the call, dim floats. */
@@ -70,8 +80,10 @@ typedef struct psw_push_options {
     psw_row_fn fill;
     void *fill_context;
     float learning_rate;
-    uint64_t step;    /* of the optimizer; 0: unknown */
-    bool synchronous; /* counts with the clock's end, summed in the order of workers */
+    uint64_t step;              /* of the optimizer; 0: unknown */
+    bool synchronous;           /* counts with the clock's end, summed in the order of workers */
+    psw_cache_t *cache;         /* is told of a failure, gets rows that come back; NULL: none */
+    const psw_picked_t *picked; /* instead of all ids, with sums that were checked; NULL: all */
 } psw_push_options_t;
 
 typedef struct psw_issued {
@@ -108,5 +120,12 @@ typedef struct psw_prefetch_options {
 PSC_MUST_CHECK psc_status_t psw_issue_prefetch(psw_issuer_t *issuer, const psw_target_t *target,
                                                const psw_prefetch_options_t *options,
                                                size_t *n_dropped_out, psc_error_t *error);
+
+/* Whether the sums of duplicates are finite, as psw_issue_push looks. Errors: INVALID_ARGUMENT,
+ * NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_issue_check_sums(psw_issuer_t *issuer, const psw_target_t *target,
+                                                 const psw_distinct_t *distinct,
+                                                 const psw_push_options_t *options,
+                                                 psc_error_t *error);
 
 #endif

@@ -4,10 +4,11 @@
  * A pull's rows go from the reply message straight to the caller's memory, decoded on the way where
  * they are not float32: order[begin + j] is the caller's row for row j of the part; so go the
  * states of rows. Those of duplicate ids are copied from their first occurrence when all parts are
- * there. Requests are reused by the core and keep their arrays, so that a warm client does not
- * allocate; only a stats call allocates (names of counters). After an error the caller's rows are
- * undefined, as embps.h says, so parts that still come are taken and dropped into place as usual.
- * One thread: that of the client.
+ * there. Answers go to the client's cache, too; a row that a server finds unchanged (CURRENT) lies
+ * in the caller's memory already. Requests are reused by the core and keep their arrays, so that a
+ * warm client does not allocate; only a stats call allocates (names of counters). After an error
+ * the caller's rows are undefined, as embps.h says, so parts that still come are taken and dropped
+ * into place as usual. One thread: that of the client.
  */
 #include "worker/pending.h"
 
@@ -32,6 +33,29 @@ psc_status_t psw_request_reserve_order(psw_request_t *request, size_t n, psc_err
     return grow(&request->order, &request->order_capacity, n, error);
 }
 
+psc_status_t psw_request_reserve_tickets(psw_request_t *request, size_t n, psc_error_t *error)
+{
+    request->picked = true;
+    psc_status_t st = grow(&request->held, &request->held_capacity, n, error);
+    if (st != PSC_OK || n <= request->tickets_capacity)
+        return st;
+    const size_t wanted = n + n / 2;
+    psw_ticket_t *tickets = psc_realloc_array(request->tickets, wanted, sizeof *tickets);
+    if (tickets == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a request of %zu rows", n);
+    request->tickets = tickets;
+    request->tickets_capacity = wanted;
+    return PSC_OK;
+}
+
+void psw_request_set_cache(psw_request_t *request, psw_cache_t *cache, uint32_t table,
+                           uint64_t clock)
+{
+    request->cache = cache;
+    request->table = table;
+    request->asked_at = clock;
+}
+
 psc_status_t psw_request_keep_duplicates(psw_request_t *request, const uint32_t *pairs, size_t n,
                                          psc_error_t *error)
 {
@@ -44,8 +68,52 @@ psc_status_t psw_request_keep_duplicates(psw_request_t *request, const uint32_t 
     return PSC_OK;
 }
 
+static void tell_cache(const psw_request_t *request, uint32_t at, psw_answer_t answer)
+{
+    answer.ticket = request->tickets[at];
+    answer.asked_at = request->asked_at;
+    psw_cache_answer(request->cache, &answer);
+}
+
+static uint32_t version_at(const uint8_t *versions, size_t i)
+{
+    uint32_t version;
+    memcpy(&version, versions + i * sizeof version, sizeof version);
+    return version;
+}
+
+/* How long ago all workers' changes were in what a server answered. */
+static uint32_t age_of(const psw_request_t *request, uint64_t least_clock)
+{
+    if (request->asked_at <= least_clock)
+        return 0;
+    const uint64_t age = request->asked_at - least_clock;
+    return age < UINT32_MAX ? (uint32_t)age : UINT32_MAX;
+}
+
+/* What a row of a pull means; row: its value, NULL: none came. */
+static void take_row(const psw_request_t *request, uint32_t at, const psp_pull_reply_t *reply,
+                     uint32_t j, uint64_t least_clock, const uint8_t *row)
+{
+    const uint32_t to = request->order[at];
+    uint8_t state = reply->states != NULL ? reply->states[j] : (uint8_t)PSP_ROW_PRESENT;
+    if (state == PSP_ROW_CURRENT)
+        state = PSP_ROW_PRESENT;
+    if (request->states_out != NULL)
+        request->states_out[to] = state;
+    if (request->ages_out != NULL)
+        request->ages_out[to] = age_of(request, least_clock);
+    if (request->picked)
+        tell_cache(request, at,
+                   (psw_answer_t){.least_clock = least_clock,
+                                  .version = version_at(reply->versions, j),
+                                  .state = state,
+                                  .row = row});
+}
+
 static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
-                                const psp_pull_reply_t *reply, psc_error_t *error)
+                                const psp_pull_reply_t *reply, uint64_t least_clock,
+                                psc_error_t *error)
 {
     const psp_row_format_t *coder = psp_row_format(request->format);
     if (reply->n != n || reply->dim != request->dim || reply->format != request->format)
@@ -54,35 +122,61 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
                              "in %s",
                              server, n, request->dim, coder->name, reply->n, reply->dim,
                              psp_row_format(reply->format)->name);
-    /* CURRENT answers a version, and none was sent. */
-    for (uint32_t j = 0; request->may_be_late && reply->states != NULL && j < n; j++) {
-        if (reply->states[j] == PSP_ROW_CURRENT)
-            return psc_error_set(error, PSC_PROTOCOL,
-                                 "server %u answered a pull with rows of which no copy is held",
-                                 server);
-    }
-    const size_t dim = request->dim, bytes = psp_row_bytes(request->format, dim);
-    const uint32_t *order = request->order + begin;
-    const uint8_t *row = reply->rows;
-    if (reply->n_values != n && !request->may_be_late)
+    if ((!request->picked && !request->may_be_late && reply->n_values != n) ||
+        (request->picked && reply->versions == NULL))
         return psc_error_set(error, PSC_PROTOCOL,
                              "server %u answered a pull of %u rows with %zu values", server, n,
                              reply->n_values);
+    const size_t dim = request->dim, bytes = psp_row_bytes(request->format, dim);
+    const bool details =
+        request->states_out != NULL || request->ages_out != NULL || request->picked;
+    const uint8_t *row = reply->rows;
     for (uint32_t j = 0; j < n; j++) {
-        if (reply->states != NULL && reply->states[j] == PSP_ROW_LATE)
-            continue;
-        float *out = request->rows_out + (size_t)order[j] * request->stride;
-        if (request->format == PSP_FORMAT_F32)
+        float *out = request->rows_out + (size_t)request->order[begin + j] * request->stride;
+        const float *value = out;
+        if (reply->states != NULL && !psp_row_has_value(reply->states[j])) {
+            /* CURRENT answers a version that was told, LATE a deadline. */
+            const bool fits = reply->states[j] == PSP_ROW_LATE
+                                  ? request->may_be_late
+                                  : request->picked && request->held[begin + j] != 0;
+            if (!fits)
+                return psc_error_set(error, PSC_PROTOCOL,
+                                     "server %u answered a pull with rows of which no copy is held",
+                                     server);
+            value = NULL;
+        } else if (request->format == PSP_FORMAT_F32) {
             memcpy(out, row, bytes);
-        else
+        } else {
             coder->decode(out, row, dim);
-        row += bytes;
+        }
+        row += value != NULL ? bytes : 0;
+        if (details)
+            take_row(request, begin + j, reply, j, least_clock, (const uint8_t *)value);
     }
     if (request->direct != NULL && reply->places != NULL)
         psw_direct_learn(request->direct, server, request->table, request->dim, reply->places, n);
-    for (uint32_t j = 0; request->states_out != NULL && j < n; j++)
-        request->states_out[order[j]] =
-            reply->states != NULL ? reply->states[j] : (uint8_t)PSP_ROW_PRESENT;
+    return PSC_OK;
+}
+
+/* Rows that a push brought back. */
+static psc_status_t accept_push(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
+                                const psp_push_reply_t *reply, uint64_t least_clock,
+                                psc_error_t *error)
+{
+    if (reply->n == 0)
+        return PSC_OK;
+    if (!request->picked || reply->n != n || reply->dim != request->dim)
+        return psc_error_set(error, PSC_PROTOCOL,
+                             "server %u answered a push of %u rows of %u with %zu rows of %u",
+                             server, n, request->dim, reply->n, reply->dim);
+    const size_t bytes = request->dim * sizeof(float);
+    for (uint32_t j = 0; j < n; j++)
+        tell_cache(request, begin + j,
+                   (psw_answer_t){.least_clock = least_clock,
+                                  .version = version_at(reply->versions, j),
+                                  .state = PSP_ROW_PRESENT,
+                                  .returned = true,
+                                  .row = reply->rows + j * bytes});
     return PSC_OK;
 }
 
@@ -91,7 +185,11 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
 {
     switch (message->kind) {
     case PSP_PULL_REPLY:
-        return accept_pull(request, server, begin, n, &message->u.pull_reply, error);
+        return accept_pull(request, server, begin, n, &message->u.pull_reply,
+                           message->reply.least_clock, error);
+    case PSP_PUSH_REPLY:
+        return accept_push(request, server, begin, n, &message->u.push_reply,
+                           message->reply.least_clock, error);
     case PSP_OPEN_TABLE_REPLY:
         request->opened = message->u.open_table_reply;
         return PSC_OK;
@@ -135,6 +233,8 @@ void psw_request_finish(psw_request_t *request)
         if (state != PSP_ROW_LATE)
             memcpy(request->rows_out + (size_t)pair[0] * request->stride,
                    request->rows_out + (size_t)pair[1] * request->stride, bytes);
+        if (request->ages_out != NULL)
+            request->ages_out[pair[0]] = request->ages_out[pair[1]];
     }
 }
 
@@ -147,6 +247,11 @@ void psw_request_reset(psw_request_t *request)
     request->rows_out = NULL;
     request->states_out = NULL;
     request->may_be_late = false;
+    request->ages_out = NULL;
+    request->asked_at = 0;
+    request->cache = NULL;
+    request->table = 0;
+    request->picked = false;
     request->stride = 0;
     request->dim = 0;
     request->format = PSP_FORMAT_F32;
@@ -165,11 +270,15 @@ void psw_request_destroy(psw_request_t *request)
     psw_counters_clear(&request->counters);
     psc_free(request->order);
     psc_free(request->duplicates);
+    psc_free(request->tickets);
+    psc_free(request->held);
     psc_free(request);
 }
 
 void psw_request_fail(psw_request_t *request, int64_t server, const psc_error_t *error)
 {
+    if (request->cache != NULL)
+        psw_cache_end_table(request->cache, request->table, false);
     if (request->error.code != PSC_OK)
         return;
     if (server < 0) {

@@ -7,7 +7,7 @@
 #ifndef WORKER_PENDING_H
 #define WORKER_PENDING_H
 
-#include "proto/message.h"
+#include "worker/cache/cache.h"
 
 /* embps.h's opaque handle; the same object. */
 typedef struct embps_request psw_request_t;
@@ -33,15 +33,24 @@ struct embps_request {
     size_t stride;       /* floats from row to row */
     uint8_t *states_out; /* a psp_row_state_t a row; NULL: not wanted */
     bool may_be_late;    /* it has a deadline, and states_out */
+    uint32_t *ages_out;  /* clocks, a row; NULL: not wanted */
     uint32_t dim;
     psp_format_t format;       /* of the rows in the replies */
     struct psw_direct *direct; /* learns the places of rows; NULL: nobody does */
-    uint32_t table;            /* for it */
+    uint32_t table;            /* number; of pulls and pushes */
     uint32_t *order;           /* message rows, server by server: index of the caller's row */
     size_t order_capacity;
     uint32_t *duplicates; /* pairs: a duplicate's index, its first's index */
     size_t duplicates_capacity;
     size_t n_duplicates;
+    uint64_t asked_at; /* the worker's clock */
+
+    /* a pull or push that a cache has to do with */
+    psw_cache_t *cache;    /* is told of a failure; NULL: none */
+    bool picked;           /* rows have tickets: the cache gets the answers */
+    psw_ticket_t *tickets; /* message rows, as order */
+    uint32_t *held;        /* version that lies in the caller's row already; 0: none */
+    size_t tickets_capacity, held_capacity;
 
     /* what came back */
     psp_open_table_reply_t opened;
@@ -53,6 +62,12 @@ struct embps_request {
 /* Makes room for n entries in order. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t psw_request_reserve_order(psw_request_t *request, size_t n,
                                                       psc_error_t *error);
+/* Makes room for n tickets: the rows of the request have some. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_request_reserve_tickets(psw_request_t *request, size_t n,
+                                                        psc_error_t *error);
+/* For a pull or a push; cache may be NULL. */
+void psw_request_set_cache(psw_request_t *request, psw_cache_t *cache, uint32_t table,
+                           uint64_t clock);
 /* Copies n pairs. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t psw_request_keep_duplicates(psw_request_t *request,
                                                         const uint32_t *pairs, size_t n,
@@ -69,7 +84,7 @@ PSC_MUST_CHECK psc_status_t psw_request_accept(psw_request_t *request, uint32_t 
 /* The rows of a part are not there in time: LATE where states are wanted, and left as they are. */
 void psw_request_mark_late(psw_request_t *request, uint32_t begin, uint32_t n);
 
-/* All parts are answered: copies rows and states to their duplicates. */
+/* All parts are answered: copies rows, states and ages to their duplicates. */
 void psw_request_finish(psw_request_t *request);
 
 /* Ready for its next use; keeps its arrays. */

@@ -8,6 +8,7 @@
  * memory.
  */
 #include "common/vectors.h"
+#include "worker/cached_rows.h"
 #include "worker/client_state.h"
 
 #define QUEUE_WINDOWS 4u
@@ -134,12 +135,10 @@ psc_status_t psw_start_pull(embps_table_t *table, const psw_pull_options_t *opti
 {
     embps_client_t *client = table->client;
     psw_issued_t issued;
-    const psw_target_t target = psw_table_target(table);
     /* What was pushed before can be read straight from memory once the answer is here. */
     if (client->issuer.direct != NULL && !psw_core_idle(client->driver.core))
         send_first(client);
-    psc_status_t st =
-        psw_issue_pull(&client->issuer, &target, options, room_of(client, room), &issued, error);
+    psc_status_t st = psw_cached_pull(table, options, room_of(client, room), &issued, error);
     if (st != PSC_OK)
         return st;
     issued.request->owner = client;
@@ -159,12 +158,10 @@ static psc_status_t start_push(embps_table_t *table, const psw_push_options_t *o
 {
     embps_client_t *client = table->client;
     psw_issued_t issued;
-    const psw_target_t target = psw_table_target(table);
     if (psw_core_clock(client->driver.core) == PSP_CLOCK_END)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "push: this client's last clock has ended (embps_last_clock)");
-    psc_status_t st =
-        psw_issue_push(&client->issuer, &target, options, room_of(client, room), &issued, error);
+    psc_status_t st = psw_cached_push(table, options, room_of(client, room), &issued, error);
     if (st != PSC_OK)
         return st;
     issued.request->owner = client;
@@ -258,6 +255,27 @@ int embps_pull_states(embps_table_t *table, const uint64_t *ids, size_t n, float
     psw_request_t *request;
     psc_status_t st =
         pull(table, ids, n, rows_out, states_out, flags, PSW_ROOM_WINDOW, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_finish(table->client, request, &what);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+int embps_pull_ages(embps_table_t *table, const uint64_t *ids, size_t n, float *rows_out,
+                    uint32_t *ages_out, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psc_status_t st = psw_check_rows("pull", table, ids, n, rows_out, &what);
+    if (st == PSC_OK) {
+        const psw_pull_options_t options = {.ids = ids,
+                                            .n = n,
+                                            .rows_out = rows_out,
+                                            .stride = table->dim,
+                                            .ages_out = ages_out,
+                                            .format = table->pull_format,
+                                            .staleness = table->client->staleness};
+        st = psw_start_pull(table, &options, PSW_ROOM_WINDOW, &request, &what);
+    }
     if (st == PSC_OK)
         st = psw_client_finish(table->client, request, &what);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);

@@ -4,6 +4,7 @@
  * The servers' counters come in one message each and are summed in the request as replies arrive.
  * The client's own are counted where the calls are made (rows_api.c) and by core and transport.
  */
+#include "worker/cached_rows.h"
 #include "worker/client_state.h"
 
 static void own_counters(const embps_client_t *client, embps_counter_fn fn, void *context)
@@ -23,6 +24,20 @@ static void own_counters(const embps_client_t *client, embps_counter_fn fn, void
     fn(context, "client.prefetches", tally->prefetches);
     fn(context, "client.rows_prefetched", tally->rows_prefetched);
     fn(context, "client.rows_prefetch_dropped", tally->rows_prefetch_dropped);
+    psw_cache_counters_t cache;
+    psw_cached_counters(client, &cache);
+    fn(context, "client.cache.rows", cache.rows);
+    fn(context, "client.cache.bytes", cache.bytes);
+    fn(context, "client.cache.hits", cache.hits);
+    fn(context, "client.cache.confirmed", cache.confirmed);
+    fn(context, "client.cache.fetched", cache.fetched);
+    fn(context, "client.cache.admitted", cache.admitted);
+    fn(context, "client.cache.evicted", cache.evicted);
+    fn(context, "client.cache.deltas", cache.deltas);
+    fn(context, "client.cache.flushed", cache.flushed);
+    fn(context, "client.cache.returned", cache.returned);
+    fn(context, "client.cache.bytes_saved", cache.bytes_saved);
+    fn(context, "client.cache.oldest", cache.oldest);
     fn(context, "client.requests", psw_core_requests_begun(client->driver.core));
     fn(context, "client.messages_sent", psw_core_messages_sent(client->driver.core));
     fn(context, "client.bytes_sent", client->driver.transport->bytes_sent);

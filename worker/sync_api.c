@@ -6,8 +6,10 @@
  * was issued before, so that where one server knows that a clock has ended, every server has the
  * whole of it. The sum of progress is the one of server 0. A barrier first
  * waits for the answers to all outstanding requests (so that the pushes are applied everywhere),
- * then meets the other workers at server 0.
+ * then meets the other workers at server 0. Deltas that the cache accumulated leave before both:
+ * those that are due, and all of them.
  */
+#include "worker/cached_rows.h"
 #include "worker/client_state.h"
 
 void embps_set_staleness(embps_client_t *client, uint32_t clocks)
@@ -23,9 +25,14 @@ static int tell_clock(embps_client_t *client, uint64_t clock, uint64_t progress,
     psw_core_t *core = client->driver.core;
     psw_request_t *request;
     psp_message_t message = {.kind = PSP_CLOCK, .u.clock = {.progress = progress}};
-    psc_status_t st =
-        client->staleness == 0 ? psw_driver_wait_idle(&client->driver, &what) : PSC_OK;
+    psc_status_t st = clock == PSP_CLOCK_END ? psw_cached_flush_all(client, &what)
+                                             : psw_cached_flush_due(client, &what);
+    if (st != PSC_OK)
+        return psw_error_export(&what, error);
+    if (client->staleness == 0)
+        st = psw_driver_wait_idle(&client->driver, &what);
     psw_core_set_clock(core, clock);
+    psw_cached_clock(client);
     if (st == PSC_OK)
         st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
     if (st == PSC_OK) {
@@ -37,6 +44,8 @@ static int tell_clock(embps_client_t *client, uint64_t clock, uint64_t progress,
         if (st == PSC_OK && total_progress_out != NULL)
             *total_progress_out = total;
     }
+    if (st == PSC_OK)
+        st = psw_cached_collect(client, &what);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
@@ -64,12 +73,17 @@ int embps_barrier(embps_client_t *client, embps_error_t *error)
     psc_error_t what = PSC_ERROR_INIT;
     psw_request_t *request;
     psp_message_t message = {.kind = PSP_BARRIER, .u.barrier = {.generation = client->barriers}};
-    psc_status_t st = psw_driver_wait_idle(&client->driver, &what);
+    psc_status_t st = psw_cached_flush_all(client, &what);
+    if (st == PSC_OK)
+        st = psw_driver_wait_idle(&client->driver, &what);
     if (st == PSC_OK)
         st = psw_client_ask(client, &message, 0, 1, &request, &what);
     if (st == PSC_OK)
         st = psw_client_finish(client, request, &what);
     if (st == PSC_OK)
         client->barriers++;
+    psw_cached_expire(client);
+    if (st == PSC_OK)
+        st = psw_cached_collect(client, &what);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }

@@ -11,6 +11,7 @@
  */
 #include "common/alloc.h"
 #include "common/rng.h"
+#include "worker/cached_rows.h"
 #include "worker/client_state.h"
 
 static psc_status_t copy_name(const char *what, const char *text, char *out, psc_error_t *error)
@@ -169,6 +170,19 @@ static void free_table(embps_table_t *table)
     psc_free(table);
 }
 
+/* Whether and how the cache may keep rows of the table: not where rows come late or expire, since a
+ * row that begins anew begins its versions anew, and pushes are counted. */
+static void set_kept(embps_table_t *table, const psp_open_table_t *options)
+{
+    table->keeps =
+        options->admit_after <= 1 && options->expire_after == 0 && options->expire_rare_after == 0;
+    table->kept =
+        (psw_cache_table_t){.dim = options->dim,
+                            .exact = options->precision == PSP_F32 && !options->has_bounds,
+                            .has_pad = options->has_pad,
+                            .pad_id = options->pad_id};
+}
+
 static psc_status_t open_table(embps_client_t *client, const char *name,
                                const embps_table_options_t *given, embps_table_t **table_out,
                                psc_error_t *error)
@@ -196,6 +210,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     table->client = client;
     table->dim = message.u.open_table.dim;
     table->whole = known.admit_shared; /* a shared row makes one step for all that a message has */
+    set_kept(table, &message.u.open_table);
     table->epochs = epochs;
     table->rounding_seed = psc_rng_stream(known.seed, client->worker, 0);
     for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
@@ -205,7 +220,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
             st = psc_error_set(error, PSC_PROTOCOL, "server %u gave table %s the number %u, not %u",
                                s, name, reply.table, table->number);
         if (st == PSC_OK) {
-            table->number = message.u.open_table.table = reply.table;
+            table->number = message.u.open_table.table = table->kept.number = reply.table;
             epochs[s] = reply.table_epoch;
             if (reply.max_rows != 0 && (table->max_rows == 0 || reply.max_rows < table->max_rows))
                 table->max_rows = reply.max_rows;
@@ -217,6 +232,9 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     }
     embps_table_t *same = find_table(client, table->number);
     if (same != NULL) {
+        const size_t bytes = n_servers * sizeof *epochs;
+        psw_cached_reopened(client, same->number, memcmp(same->epochs, epochs, bytes) != 0);
+        memcpy(same->epochs, epochs, bytes);
         free_table(table);
     } else {
         table->next = client->tables;
@@ -225,6 +243,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     }
     same->pull_format = pull_format;
     same->push_format = push_format;
+    same->kept.exact = same->kept.exact && push_format == PSP_FORMAT_F32;
     *table_out = same;
     return PSC_OK;
 }

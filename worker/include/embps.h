@@ -442,6 +442,46 @@ EMBPS_API void embps_set_staleness(embps_client_t *client, uint32_t clocks);
 EMBPS_API EMBPS_MUST_CHECK int embps_set_direct(embps_client_t *client, bool on,
                                                 uint32_t *n_servers_out, embps_error_t *error);
 
+/*
+ * What: keeps copies of the rows that are pulled most often, within so many bytes of memory (all
+ * tables and all book-keeping; at least 64 KiB), and accumulates deltas (EMBPS_DELTA) of these
+ * rows, which this client sees at once and others when they are sent. 0 (default): no cache. With
+ * staleness 0 it is off: nothing is served from it, and no bit of any row changes. Rows of tables
+ * with admit_after or expire_* are not kept.
+ *
+ * What a pull of clock c promises at staleness s >= 1 stays: a copy is served without asking only
+ * if what every worker sent in its first c - s clocks was in it. With EMBPS_ASYNC a copy that was
+ * asked for in clock c is served until clock c + k - 1, k being the clocks of embps_set_flush. A
+ * server that is asked sends a row only if it changed. After embps_barrier every copy is asked for.
+ *
+ * A client's own effects on a row are seen in the order in which they were issued, whatever is
+ * kept. Gradients and assignments are never accumulated: the row's deltas leave first, then they.
+ * The error of a delta that was accumulated comes with a later push, clock, barrier or close.
+ * Errors: INVALID_ARGUMENT, NO_MEMORY; those of pushes when a cache is replaced.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_set_cache(embps_client_t *client, size_t bytes,
+                                               embps_error_t *error);
+
+/*
+ * For how many clocks deltas are accumulated, 1 (default) to EMBPS_FLUSH_MAX: those of clock c
+ * leave at the end of clock c + clocks - 1, so with 1 at the end of c; those of rows that are
+ * pushed in every clock leave four times as often. Others see this client's deltas as if their
+ * staleness were greater by clocks - 1. All leave with embps_barrier, embps_last_clock and
+ * embps_close.
+ */
+#define EMBPS_FLUSH_MAX 1000u
+EMBPS_API void embps_set_flush(embps_client_t *client, uint32_t clocks);
+
+/*
+ * What: embps_pull that also tells how old each row may be: with age a, in clocks, it holds all
+ * that every worker sent in its first c - a clocks, c being this client's clock. With a bounded
+ * staleness it is at most that. (Deltas that other clients accumulate were not sent yet.)
+ * Shapes: ages_out [n], in the order of ids. Errors: as embps_pull.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_pull_ages(embps_table_t *table, const uint64_t *ids, size_t n,
+                                               float *rows_out, uint32_t *ages_out,
+                                               embps_error_t *error);
+
 /* ---- workers together ---- */
 
 /*

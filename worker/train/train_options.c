@@ -48,6 +48,8 @@ enum {
     OPTION_BATCH_WORDS,
     OPTION_STALENESS,
     OPTION_PREFETCH,
+    OPTION_CACHE,
+    OPTION_FLUSH,
     N_OPTIONS
 };
 
@@ -243,6 +245,27 @@ static const psc_option_t template[N_OPTIONS] = {
                                  "so that rows come from disk before they are asked for. Changes "
                                  "no result. Worth it where most rows lie on disk and a tenth of "
                                  "the servers' memory holds the rows of a batch."},
+    [OPTION_CACHE] = {.name = "cache",
+                      .argument = "BYTES",
+                      .type = PSC_OPTION_SIZE,
+                      .offset = FIELD(cache),
+                      .min = 0,
+                      .max = COUNT_MAX,
+                      .default_value = "0",
+                      .help = "Memory of each worker for copies of the words that it sees most "
+                              "often: they travel less often, and other workers see changes to "
+                              "them later. A word takes about 16 bytes for each of its --dim "
+                              "numbers. 0, or --staleness 0: no cache."},
+    [OPTION_FLUSH] = {.name = "flush",
+                      .argument = "N",
+                      .type = PSC_OPTION_U64,
+                      .offset = FIELD(flush),
+                      .min = 1,
+                      .max = EMBPS_FLUSH_MAX,
+                      .default_value = "16",
+                      .help = "With --cache: changes of a kept word are sent once in N batches; "
+                              "of words that every batch changes, four times as often. At the "
+                              "start, when steps are large, more often too."},
     [OPTION_LOCAL] = {.name = "local",
                       .type = PSC_OPTION_FLAG,
                       .offset = FIELD(local),
@@ -383,6 +406,10 @@ static psc_status_t check(psw_train_options_t *options, const bool *given, psc_e
     if (!options->local && given[OPTION_MEMORY])
         return refuse(error, "--memory has no effect without --local: the servers keep the rows "
                              "(embps-server --memory BYTES)");
+    if (given[OPTION_FLUSH] && options->cache == 0)
+        return refuse(error, "--flush has no effect without --cache BYTES");
+    if (options->cache != 0 && options->cache < 64 << 10)
+        return refuse(error, "--cache: at least 64K bytes are needed, or 0 for no cache");
     if (options->local && !given[OPTION_DATA])
         return refuse(error, "--local needs --data DIR, a directory for the tables");
     if (strcmp(options->form, "matrix") != 0 && strcmp(options->form, "plain") != 0)

@@ -29,6 +29,8 @@ typedef struct psw_train_options {
     uint64_t prefetch;    /* batches announced ahead */
     uint64_t threads;     /* local only; 0: one for each core */
     uint64_t memory;      /* local only; bytes */
+    uint64_t cache;       /* of each worker; bytes; 0: none */
+    uint64_t flush;       /* clocks */
     double sample, alpha;
     bool plain;                /* form is "plain" */
     const char *staleness;     /* "async" or a number of clocks */

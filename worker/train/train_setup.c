@@ -227,6 +227,8 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
                                      .negative = (uint32_t)options->negative,
                                      .prefetch = (uint32_t)options->prefetch,
                                      .staleness = options->staleness_clocks,
+                                     .cache_bytes = options->cache,
+                                     .flush = (uint32_t)options->flush,
                                      .stop = stop,
                                      .polls_signals = polls_signals,
                                      .report = report,

@@ -19,6 +19,9 @@
  *
  *     pull t, wait; rows(t) = base; train; push; build t+1; wait; end the clock
  *
+ * With a cache (--cache) pulls and pushes are the same: a pull that the cache serves shows what was
+ * pushed before it, accumulated or sent, so the deltas of the batch before are still to be added.
+ *
  * After its last batch a worker ends its last clock: nobody waits for one whose share was smaller.
  *
  * Messages move only inside calls of the client, so the loop over windows steps the client every
@@ -44,6 +47,7 @@
 #define STEP_WINDOWS 32u
 #define LOSS_WINDOWS 8u
 #define PREFETCH_ROWS 6u
+#define WARM_UP 8u /* batches */
 
 /* The rows of one table that one batch in flight touches. */
 typedef struct side {
@@ -443,6 +447,20 @@ static psc_status_t run_in_step(trainer_t *trainer, psc_error_t *error)
     return st;
 }
 
+/*
+ * What the cache has to send in this clock leaves now, so that its end does not wait for it. The
+ * first batches are sent as they are, then the period grows by one for every WARM_UP of them: steps
+ * are largest when training begins, and workers who do not see each other's then overshoot.
+ */
+static psc_status_t flush_due(const trainer_t *trainer, size_t batch, psc_error_t *error)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    const size_t reached = 1 + batch / WARM_UP;
+    const psc_status_t st = psw_flush_due(options->client, error);
+    embps_set_flush(options->client, reached < options->flush ? (uint32_t)reached : options->flush);
+    return explain(trainer, st, error);
+}
+
 static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
 {
     const flight_t *before = NULL;
@@ -463,6 +481,8 @@ static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
             st = end_clock(trainer, false, error);
         if (st == PSC_OK)
             st = start_pushes(trainer, flight, error);
+        if (st == PSC_OK)
+            st = flush_due(trainer, t, error);
         before = flight;
     }
     return st == PSC_OK ? wait_for_pushes(trainer, error) : st;
@@ -471,7 +491,10 @@ static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
 static psc_status_t run(trainer_t *trainer, psc_error_t *error)
 {
     const uint32_t staleness = trainer->options->staleness;
+    embps_error_t what;
     embps_set_staleness(trainer->options->client, staleness);
+    if (embps_set_cache(trainer->options->client, trainer->options->cache_bytes, &what) != 0)
+        return psw_error_import(&what, error);
     psc_status_t st = staleness == 0 ? run_in_step(trainer, error) : run_piped(trainer, error);
     if (st == PSC_OK)
         st = end_clock(trainer, true, error);

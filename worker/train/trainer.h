@@ -44,6 +44,8 @@ typedef struct psw_trainer_options {
     uint32_t dim, window, negative;
     uint32_t prefetch;    /* batches announced to the servers ahead of their pulls */
     uint32_t staleness;   /* as embps_set_staleness */
+    size_t cache_bytes;   /* as embps_set_cache */
+    uint32_t flush;       /* as embps_set_flush, once the first steps are over */
     psw_stop_t *stop;     /* borrowed; looked at before each batch */
     bool polls_signals;   /* this thread also looks for signals */
     psw_report_fn report; /* NULL: nobody listens, and no loss is measured */

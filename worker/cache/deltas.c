@@ -1,0 +1,167 @@
+/*
+ * When accumulated deltas leave.
+ *
+ * A row's deltas of clock c leave at the end of clock c + period - 1, so with a period of 1 before
+ * the clock is announced. The period is `flush` clocks; of rows that were pushed in each clock of
+ * their last period it is a quarter of that, of those pushed in half of them the half: the hottest
+ * rows, which are few, are where workers would drift apart (so pWord2Vec synchronises them more
+ * often). The first period of a row is cut at random, from its hash, so that rows that come
+ * together do not leave together for ever.
+ *
+ * Rows that are due at the same clock hang in one list of a wheel. Taking a row copies its deltas
+ * to the outbox, which holds one run of rows for each table, and adds them to its base: to the same
+ * float as the server will add them, so that base and server's row have the same bits as long as
+ * nobody else pushes. Cost: O(1) a row.
+ */
+#include "worker/cache/deltas.h"
+
+#include "common/alloc.h"
+#include "common/vectors.h"
+
+void psw_deltas_clear(psw_deltas_t *deltas)
+{
+    for (uint32_t i = 0; i < deltas->n_tables; i++) {
+        psc_free(deltas->tables[i].ids);
+        psc_free(deltas->tables[i].rows);
+    }
+    psc_free(deltas->tables);
+    *deltas = (psw_deltas_t){0};
+}
+
+psc_status_t psw_deltas_table(psw_deltas_t *deltas, const psw_cache_table_t *table,
+                              uint32_t *index_out, psc_error_t *error)
+{
+    for (uint32_t i = 0; i < deltas->n_tables; i++) {
+        if (deltas->tables[i].is.number == table->number) {
+            deltas->tables[i].is = *table;
+            *index_out = i;
+            return PSC_OK;
+        }
+    }
+    psw_kept_table_t *tables =
+        psc_realloc_array(deltas->tables, deltas->n_tables + 1, sizeof *tables);
+    if (tables == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a table in the cache");
+    deltas->tables = tables;
+    tables[deltas->n_tables] = (psw_kept_table_t){.is = *table};
+    *index_out = deltas->n_tables++;
+    return PSC_OK;
+}
+
+static psw_entry_t **list_of(psw_deltas_t *deltas, uint64_t clock)
+{
+    return &deltas->wheel[clock % PSW_WHEEL];
+}
+
+void psw_deltas_begin(psw_deltas_t *deltas, psw_entry_t *entry, uint64_t clock)
+{
+    uint64_t wait = entry->period;
+    if (wait == 0) { /* its first time */
+        entry->period = (uint16_t)deltas->flush;
+        wait = 1 + (entry->hash >> 40) % deltas->flush;
+    } else if (wait > deltas->flush) {
+        wait = entry->period = (uint16_t)deltas->flush;
+    }
+    entry->since = clock;
+    entry->due = clock + wait - 1;
+    entry->pushes = 0;
+    entry->dirty = true;
+    psw_entry_t **list = list_of(deltas, entry->due);
+    entry->previous = NULL;
+    entry->next = *list;
+    if (*list != NULL)
+        (*list)->previous = entry;
+    *list = entry;
+    deltas->n_dirty++;
+}
+
+static void unlink_entry(psw_deltas_t *deltas, psw_entry_t *entry)
+{
+    if (entry->previous != NULL)
+        entry->previous->next = entry->next;
+    else
+        *list_of(deltas, entry->due) = entry->next;
+    if (entry->next != NULL)
+        entry->next->previous = entry->previous;
+    entry->previous = entry->next = NULL;
+    entry->dirty = false;
+    deltas->n_dirty--;
+}
+
+static psc_status_t reserve(psw_kept_table_t *table, psc_error_t *error)
+{
+    if (table->n < table->capacity)
+        return PSC_OK;
+    const size_t capacity = table->capacity != 0 ? 2 * table->capacity : 64;
+    size_t row_bytes = table->is.dim * sizeof(float);
+    uint64_t *ids = psc_realloc_array(table->ids, capacity, sizeof *ids);
+    if (ids != NULL)
+        table->ids = ids;
+    float *rows = ids != NULL ? psc_realloc_array(table->rows, capacity, row_bytes) : NULL;
+    if (rows == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for the deltas of %zu rows",
+                             capacity);
+    table->rows = rows;
+    table->capacity = capacity;
+    return PSC_OK;
+}
+
+/* How long the row's next deltas wait, after a period that was not cut short. */
+static void set_period(const psw_deltas_t *deltas, psw_entry_t *entry, uint64_t clock)
+{
+    const uint64_t clocks = clock - entry->since + 1;
+    if (clocks < entry->period)
+        return;
+    uint32_t period = deltas->flush;
+    if (entry->pushes >= clocks)
+        period /= 4;
+    else if (2 * (uint64_t)entry->pushes >= clocks)
+        period /= 2;
+    entry->period = (uint16_t)(period != 0 ? period : 1);
+}
+
+psc_status_t psw_deltas_take(psw_deltas_t *deltas, psw_entries_t *entries, psw_entry_t *entry,
+                             uint64_t clock, psc_error_t *error)
+{
+    psw_kept_table_t *table = &deltas->tables[entry->table];
+    psc_status_t st = reserve(table, error);
+    if (st != PSC_OK)
+        return st;
+    const float *values = psw_entry_deltas(entry);
+    table->ids[table->n] = entry->id;
+    memcpy(table->rows + table->n * entry->dim, values, entry->dim * sizeof *values);
+    table->n++;
+    set_period(deltas, entry, clock);
+    unlink_entry(deltas, entry);
+    if (entry->has_base)
+        psc_vector_add(entry->floats, values, entry->dim);
+    entry->version++;
+    entry->has_version = entry->has_version && table->is.exact;
+    psw_entries_stamp(entries, entry);
+    return PSC_OK;
+}
+
+void psw_deltas_drop(psw_deltas_t *deltas, psw_entry_t *entry)
+{
+    if (entry->dirty)
+        unlink_entry(deltas, entry);
+}
+
+bool psw_deltas_outbox(psw_deltas_t *deltas, psw_outbox_t *outbox_out)
+{
+    if (deltas->outbox_given) {
+        deltas->tables[deltas->given].n = 0;
+        deltas->outbox_given = false;
+    }
+    for (uint32_t i = 0; i < deltas->n_tables; i++) {
+        const psw_kept_table_t *table = &deltas->tables[i];
+        if (table->n == 0)
+            continue;
+        *outbox_out = (psw_outbox_t){
+            .table = table->is.number, .n = table->n, .ids = table->ids, .rows = table->rows};
+        deltas->given = i;
+        deltas->outbox_given = true;
+        return true;
+    }
+    return false;
+}
