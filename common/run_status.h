@@ -10,6 +10,7 @@
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define PSC_STATUS_DIR_VARIABLE "EMBPS_STATUS_DIR"
@@ -19,5 +20,14 @@
  * Borrows. A failure to write is logged, since the run's own status matters more. Any thread.
  */
 void psc_run_status_write(const char *role, int32_t rank, psc_status_t code, const char *message);
+
+/* Tells the script that all ranks have started: the file <dir>/running. A failure is logged. */
+void psc_run_status_begin(void);
+
+#define PSC_RECOVERY_VARIABLE "EMBPS_RECOVERY"
+
+/* Whether the other ranks of this job live on when one is lost: the script sets the environment
+ * variable EMBPS_RECOVERY to something where mpirun lets them. */
+bool psc_run_recovers(void);
 
 #endif

@@ -188,6 +188,11 @@ static size_t delay_backlog(psp_transport_t *transport, uint32_t peer)
     return psp_transport_backlog(delay_of(transport)->inner, peer);
 }
 
+static void delay_forget(psp_transport_t *transport, uint32_t peer)
+{
+    psp_transport_forget(delay_of(transport)->inner, peer);
+}
+
 static psc_status_t delay_flush(psp_transport_t *transport, uint64_t timeout_us, psc_error_t *error)
 {
     delay_transport_t *t = delay_of(transport);
@@ -227,6 +232,7 @@ static const psp_transport_ops_t delay_ops = {
     .wake = delay_wake,
     .backlog = delay_backlog,
     .flush = delay_flush,
+    .forget = delay_forget,
     .destroy = delay_destroy,
 };
 

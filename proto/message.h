@@ -241,6 +241,11 @@ typedef struct psp_barrier {
     uint64_t generation;
 } psp_barrier_t;
 
+typedef struct psp_barrier_reply {
+    uint32_t first;  /* least rank of the workers that are still there */
+    uint32_t n_lost; /* workers that were lost so far */
+} psp_barrier_reply_t;
+
 typedef struct psp_counter {
     const char *name; /* when unpacked: in the scratch memory */
     uint64_t value;
@@ -298,6 +303,7 @@ typedef struct psp_message {
         psp_clock_t clock;
         psp_clock_reply_t clock_reply;
         psp_barrier_t barrier;
+        psp_barrier_reply_t barrier_reply;
         psp_stats_reply_t stats_reply;
         psp_goodbye_t goodbye;
         psp_prefetch_t prefetch;

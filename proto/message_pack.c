@@ -420,6 +420,17 @@ static psc_status_t pack_barrier(psp_pool_t *pool, const psp_message_t *message,
     return pack_small(pool, PSP_BARRIER, &to.base, buffer_out, error);
 }
 
+static psc_status_t pack_barrier_reply(psp_pool_t *pool, const psp_message_t *message,
+                                       psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__BarrierReply to = EMBPS__V1__BARRIER_REPLY__INIT;
+    to.header = &head;
+    to.first = message->u.barrier_reply.first;
+    to.n_lost = message->u.barrier_reply.n_lost;
+    return pack_small(pool, PSP_BARRIER_REPLY, &to.base, buffer_out, error);
+}
+
 static psc_status_t pack_stats(psp_pool_t *pool, const psp_message_t *message,
                                psp_buffer_t **buffer_out, psc_error_t *error)
 {
@@ -535,6 +546,8 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
         return pack_clock_reply(pool, message, buffer_out, error);
     case PSP_BARRIER:
         return pack_barrier(pool, message, buffer_out, error);
+    case PSP_BARRIER_REPLY:
+        return pack_barrier_reply(pool, message, buffer_out, error);
     case PSP_STATS:
         return pack_stats(pool, message, buffer_out, error);
     case PSP_STATS_REPLY:
@@ -542,7 +555,6 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
     case PSP_GOODBYE:
         return pack_goodbye(pool, message, buffer_out, error);
     case PSP_PUSH_REPLY:
-    case PSP_BARRIER_REPLY:
     case PSP_GOODBYE_REPLY:
     case PSP_PREFETCH_REPLY:
     case PSP_TOUCHES_REPLY:

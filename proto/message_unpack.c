@@ -581,6 +581,9 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
         return PSC_OK;
     case PSP_TOUCHES_REPLY:
     case PSP_BARRIER_REPLY:
+        to->u.barrier_reply.first = ((const Embps__V1__BarrierReply *)from)->first;
+        to->u.barrier_reply.n_lost = ((const Embps__V1__BarrierReply *)from)->n_lost;
+        return PSC_OK;
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:
     case PSP_PREFETCH_REPLY:

@@ -25,6 +25,7 @@ typedef struct psp_transport_ops {
     void (*wake)(psp_transport_t *transport);
     size_t (*backlog)(psp_transport_t *transport, uint32_t peer);
     psc_status_t (*flush)(psp_transport_t *transport, uint64_t timeout_us, psc_error_t *error);
+    void (*forget)(psp_transport_t *transport, uint32_t peer); /* NULL: nothing to do */
     void (*destroy)(psp_transport_t *transport);
 } psp_transport_ops_t;
 
@@ -83,6 +84,14 @@ static inline PSC_MUST_CHECK psc_status_t psp_transport_flush(psp_transport_t *t
                                                               psc_error_t *error)
 {
     return t->ops->flush(t, timeout_us, error);
+}
+
+/* A peer whose process is gone: what is on its way from and to it will never end, and is given up,
+ * so that it holds no place and no flush waits for it. */
+static inline void psp_transport_forget(psp_transport_t *t, uint32_t peer)
+{
+    if (t->ops->forget != NULL)
+        t->ops->forget(t, peer);
 }
 
 /* Frees; unsent messages are dropped, and what a transport cannot take back from the system below

@@ -8,6 +8,10 @@
  * rank does, and aborts the job, since its share of the rows is gone for all. At the end servers
  * agree on how they closed.
  *
+ * Where the script that started the job lets it live on when a worker is lost, the server looks at
+ * the workers' processes (those of this machine), and servers tell each other by notes; a job that
+ * lost somebody ends without MPI_Finalize, which would wait for the lost.
+ *
  * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR1, which mpirun passes on at once
  * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
  * let the servers end in order, with all rows written.
@@ -45,6 +49,7 @@ typedef struct program {
     psp_pool_t *pool;
     psp_transport_t *transport;
     ps_server_t *server;
+    ps_surroundings_t surroundings;
 } program_t;
 
 static void abort_job(int exit_status)
@@ -78,8 +83,40 @@ static void log_start(const program_t *program)
                               "mpirun --bind-to none or a wider binding is faster");
 }
 
+/* ---- the workers' processes, and the other servers ---- */
+
+static psc_process_state_t look(void *context, uint32_t worker)
+{
+    const program_t *program = context;
+    return psc_process_look(psp_mpi_job_worker_process(program->job, worker));
+}
+
+static void describe(void *context, uint32_t worker, char *text, size_t size)
+{
+    const program_t *program = context;
+    const psc_process_id_t *process = psp_mpi_job_worker_process(program->job, worker);
+    (void)snprintf(text, size, "host %s, process %d", process->host, (int)process->pid);
+}
+
+static void tell_servers(void *context, const ps_vote_t *vote)
+{
+    const program_t *program = context;
+    psp_mpi_job_send_note(program->job, vote, sizeof *vote);
+}
+
+static bool hear_server(void *context, ps_vote_t *vote_out, uint32_t *server_out)
+{
+    const program_t *program = context;
+    return psp_mpi_job_take_note(program->job, vote_out, sizeof *vote_out, server_out);
+}
+
 static psc_status_t open_server(program_t *program, psc_error_t *error)
 {
+    program->surroundings = (ps_surroundings_t){.context = program,
+                                                .look = look,
+                                                .describe = describe,
+                                                .tell_servers = tell_servers,
+                                                .hear_server = hear_server};
     psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &program->pool, error);
     if (st != PSC_OK)
         return st;
@@ -92,6 +129,10 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .n_workers = psp_mpi_job_n_workers(program->job),
         .pool = program->pool,
         .direct = program->arguments.direct,
+        /* Where mpirun ends a job that lost a rank there is nothing to watch for. */
+        .surroundings = psc_run_recovers() ? &program->surroundings : NULL,
+        .on_loss = program->arguments.loss_rule,
+        .stopped_us = (uint64_t)(program->arguments.worker_timeout_s * 1e6),
     };
     st = ps_server_open(&options, &program->server, error);
     if (st != PSC_OK)
@@ -113,8 +154,11 @@ static psc_status_t start(program_t *program, psc_error_t *error)
 {
     bool reporter = false;
     psc_status_t st = psp_mpi_job_agree_all(program->job, error, &reporter);
-    if (st == PSC_OK)
+    if (st == PSC_OK) {
+        if (psp_mpi_job_rank(program->job) == 0)
+            psc_run_status_begin();
         return PSC_OK;
+    }
     if (reporter)
         psc_log(PSC_LOG_ERROR, "%s", error->message);
     psc_error_t left = PSC_ERROR_INIT;
@@ -149,6 +193,7 @@ static psc_status_t serve(program_t *program)
     if (st != PSC_OK)
         fail(program, &error);
     psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
+    const uint32_t n_lost = ps_server_lost(program->server);
     bool reporter = false;
     st = ps_server_close(program->server, false, false, &error);
     if (st == PSC_OK)
@@ -158,7 +203,13 @@ static psc_status_t serve(program_t *program)
         psc_log(PSC_LOG_ERROR, "%s", error.message);
     else if (st == PSC_OK && worst != PSC_OK)
         st = psc_error_set(&error, worst, "a worker ended with: %s", psc_status_text(worst));
+    if (st == PSC_PEER_GONE && n_lost != 0)
+        (void)psc_error_set(&error, st, "%" PRIu32 " of the workers were lost", n_lost);
     psc_run_status_write("server", rank, st, error.message);
+    if (n_lost != 0) { /* MPI_Finalize would wait for those who are gone */
+        (void)fflush(NULL);
+        _exit((int)st);
+    }
     close_rest(program);
     return st;
 }

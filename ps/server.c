@@ -35,6 +35,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define BACKLOG_BYTES ((size_t)8 << 20) /* replies to one peer that have not left */
@@ -49,6 +50,7 @@
 #define IDLE_WAIT_US UINT64_C(100000)
 #define FLUSH_US UINT64_C(5000000)
 #define FLUSH_FAILED_US UINT64_C(500000)
+#define LOOK_US UINT64_C(100000) /* between two looks at the workers' processes */
 
 typedef struct held {
     psc_queue_node_t *head, *tail;
@@ -61,7 +63,9 @@ struct ps_server {
     ps_shard_t *shard;
     held_t *held; /* by peer */
     size_t n_held;
-    uint32_t worst_status;
+    uint32_t worst_status, n_lost;
+    ps_watch_t *watch; /* NULL: workers cannot be lost */
+    uint64_t looked_us;
     char host[HOST_BYTES];
     pthread_mutex_t lock;
     psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
@@ -119,8 +123,14 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
     server->held = psc_alloc_zeroed(options->n_workers, sizeof *server->held);
     if (server->held == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a server");
-    psc_status_t st = ps_data_dir_claim(options->data, options->cluster, options->rank,
-                                        options->n_servers, &server->dir, error);
+    psc_status_t st = PSC_OK;
+    if (options->surroundings != NULL)
+        st = ps_watch_create(options->n_workers, options->n_servers, options->stopped_us,
+                             &server->watch, error);
+    if (st != PSC_OK)
+        return st;
+    st = ps_data_dir_claim(options->data, options->cluster, options->rank, options->n_servers,
+                           &server->dir, error);
     if (st != PSC_OK)
         return st;
     ps_store_options_t store_options = {
@@ -292,6 +302,76 @@ static uint64_t idle_us(const ps_server_t *server)
     return deadline_us > now_us ? deadline_us - now_us : 1;
 }
 
+/* ---- workers that are lost ---- */
+
+/* Fences a worker and tells the other servers. */
+static void declare_lost(ps_server_t *server, uint32_t worker, ps_why_t why)
+{
+    const ps_surroundings_t *around = server->options.surroundings;
+    ps_vote_t vote = {.worker = worker, .why = (uint32_t)why};
+    ps_shard_fence(server->shard, worker, ps_why_text(why), &vote.loss);
+    ps_watch_vote(server->watch, server->options.rank, &vote);
+    around->tell_servers(around->context, &vote);
+    if (why == PS_WHY_GONE)
+        psp_transport_forget(server->transport, worker);
+    char process[128];
+    around->describe(around->context, worker, process, sizeof process);
+    psc_log(server->options.rank == 0 ? PSC_LOG_WARN : PSC_LOG_INFO,
+            "worker %" PRIu32 " (%s) is lost: %s", worker, process, ps_why_text(why));
+}
+
+/* All servers know that a worker is lost. */
+static psc_status_t bury(ps_server_t *server, uint32_t worker, const ps_loss_t *loss,
+                         psc_error_t *error)
+{
+    ps_loss_rule_t rule = server->options.on_loss;
+    char clocks[64] = "its last clock had ended";
+    if (loss->clock != PSP_CLOCK_END)
+        (void)snprintf(clocks, sizeof clocks, "%" PRIu64 " clocks of it count", loss->clock);
+    psc_log(server->options.rank == 0 ? PSC_LOG_WARN : PSC_LOG_INFO,
+            "worker %" PRIu32 ": %s; of an unfinished one counts %s", worker, clocks,
+            rule == PS_LOSS_CONTINUE ? "what has come"
+            : rule == PS_LOSS_AUTO   ? "what was applied at once, and nothing at staleness 0"
+                                     : "nothing");
+    server->n_lost++;
+    return ps_shard_bury(server->shard, worker, loss, rule, error);
+}
+
+/* Looks at the workers' processes, and hears what other servers know of them. */
+static psc_status_t look_around(ps_server_t *server, bool *progress, psc_error_t *error)
+{
+    const ps_surroundings_t *around = server->options.surroundings;
+    uint64_t now_us = server->watch != NULL ? psc_clock_us() : 0;
+    if (server->watch == NULL || now_us - server->looked_us < LOOK_US)
+        return PSC_OK;
+    server->looked_us = now_us;
+    const uint32_t own = server->options.rank;
+    ps_vote_t vote;
+    uint32_t from;
+    for (uint32_t w = 0; w < server->options.n_workers; w++) {
+        ps_why_t why;
+        if (ps_shard_expects(server->shard, w) &&
+            ps_watch_see(server->watch, w, around->look(around->context, w), now_us, &why))
+            declare_lost(server, w, why);
+    }
+    while (around->hear_server(around->context, &vote, &from)) {
+        if (vote.worker < server->options.n_workers &&
+            !ps_watch_voted(server->watch, vote.worker, own))
+            declare_lost(server, vote.worker,
+                         vote.why == PS_WHY_GONE ? PS_WHY_GONE : PS_WHY_STOPPED);
+        ps_watch_vote(server->watch, from, &vote);
+    }
+    psc_status_t st = PSC_OK;
+    for (uint32_t w = 0; st == PSC_OK && w < server->options.n_workers; w++) {
+        ps_loss_t loss;
+        if (!ps_watch_decided(server->watch, w, &loss))
+            continue;
+        *progress = true;
+        st = bury(server, w, &loss, error);
+    }
+    return st;
+}
+
 psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
@@ -301,17 +381,27 @@ psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_
         bool progress = false;
         ps_shard_set_time(server->shard, psc_clock_us());
         st = turn(server, &progress, error);
+        if (st == PSC_OK)
+            st = look_around(server, &progress, error);
         if (st == PSC_OK && !progress && !ps_shard_finished(server->shard))
             psp_transport_wait(transport, idle_us(server));
     }
     server->worst_status = ps_shard_worst_status(server->shard);
+    if (server->worst_status == 0 && server->n_lost != 0)
+        server->worst_status = PSC_PEER_GONE;
     /* A peer that died does not take its last reply: that is no fault of the run. */
     psc_error_t ignored = PSC_ERROR_INIT;
-    if (psp_transport_flush(transport, st == PSC_OK ? FLUSH_US : FLUSH_FAILED_US, &ignored) !=
-        PSC_OK)
+    /* What was sent to one that is lost stays for ever. */
+    const bool all_there = st == PSC_OK && server->n_lost == 0;
+    if (psp_transport_flush(transport, all_there ? FLUSH_US : FLUSH_FAILED_US, &ignored) != PSC_OK)
         psc_log(PSC_LOG_INFO, "replies were left unsent: %s", ignored.message);
     set_transport(server, NULL);
     return st;
+}
+
+uint32_t ps_server_lost(const ps_server_t *server)
+{
+    return server->n_lost;
 }
 
 uint32_t ps_server_worst_status(const ps_server_t *server)
@@ -328,6 +418,7 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
             psp_buffer_put(unhold(server, peer));
     }
     ps_shard_destroy(server->shard);
+    ps_watch_destroy(server->watch);
     bool clean = !failed && !discard;
     psc_status_t st = ps_store_close(server->store, clean, error);
     if (st == PSC_OK && clean)

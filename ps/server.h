@@ -7,9 +7,19 @@
 #define PS_SERVER_H
 
 #include "proto/transport.h"
-#include "ps/table/shard.h"
+#include "ps/watch.h"
 
 typedef struct ps_server ps_server_t;
+
+/* What a server sees of the processes of its job. All on the owner's thread; none waits. */
+typedef struct ps_surroundings {
+    void *context;
+    psc_process_state_t (*look)(void *context, uint32_t worker);
+    /* "host, process 123" of a worker, NUL-terminated. */
+    void (*describe)(void *context, uint32_t worker, char *text, size_t size);
+    void (*tell_servers)(void *context, const ps_vote_t *vote); /* all other servers */
+    bool (*hear_server)(void *context, ps_vote_t *vote_out, uint32_t *server_out);
+} ps_surroundings_t;
 
 typedef struct ps_server_options {
     const char *data;      /* directory; server-N below it is made and used */
@@ -18,6 +28,9 @@ typedef struct ps_server_options {
     uint32_t rank, n_servers, n_workers;
     psp_pool_t *pool; /* borrowed */
     ps_direct_t direct;
+    const ps_surroundings_t *surroundings; /* borrowed; NULL: workers cannot be lost */
+    ps_loss_rule_t on_loss;
+    uint64_t stopped_us; /* how long a worker may be stopped before it is lost; 0: for ever */
 } ps_server_options_t;
 
 /*
@@ -32,8 +45,11 @@ PSC_MUST_CHECK psc_status_t ps_server_open(const ps_server_options_t *options,
 PSC_MUST_CHECK psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport,
                                           psc_error_t *error);
 
-/* After run: the worst status a worker left with. */
+/* After run: the worst status a worker left with; PEER_GONE when some were lost and the others
+ * ended well. */
 uint32_t ps_server_worst_status(const ps_server_t *server);
+/* After run, or during it: workers that were lost. */
+uint32_t ps_server_lost(const ps_server_t *server);
 
 /*
  * failed false: writes back, syncs, marks the directory clean. true: leaves it marked unclean.

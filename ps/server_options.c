@@ -14,6 +14,9 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", NULL
 /* In the order of ps_direct_t. */
 static const char *const direct_names[] = {"off", "auto", "on", NULL};
 
+/* In the order of ps_loss_rule_t. */
+static const char *const loss_rule_names[] = {"auto", "rollback", "continue", NULL};
+
 static const psc_option_t options[] = {
     {.name = "data",
      .argument = "DIR",
@@ -45,6 +48,28 @@ static const psc_option_t options[] = {
          "Whether workers on this host may read rows straight from this server's memory: off, on, "
          "or auto: when one of them asks for it before there are rows. Memory that is shared has "
          "no huge pages on most systems, so this server itself then reads rows more slowly."},
+    {.name = "on-worker-loss",
+     .argument = "RULE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, on_worker_loss),
+     .default_value = "auto",
+     .environment = "EMBPS_ON_WORKER_LOSS",
+     .choices = loss_rule_names,
+     .help = "What becomes of the clock that a lost worker had not ended, while the others go on "
+             "(in a job of embps-run on one machine). rollback: nothing of it counts, on no "
+             "server; pushes above staleness 0 are applied at once, and where such are of that "
+             "clock, the job ends. continue: what has come counts. auto: rollback at staleness 0, "
+             "continue above. The clocks that it had ended count on all servers."},
+    {.name = "worker-timeout",
+     .argument = "SECONDS",
+     .type = PSC_OPTION_DOUBLE,
+     .offset = offsetof(ps_server_arguments_t, worker_timeout_s),
+     .min = 0,
+     .max = 1e6,
+     .default_value = "10",
+     .environment = "EMBPS_WORKER_TIMEOUT",
+     .help = "How long the process of a worker may stand still (SIGSTOP) until it is taken for "
+             "lost; should it go on later, it is refused. 0: for ever."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -57,7 +82,7 @@ static const psc_option_t options[] = {
 
 const psc_command_t ps_server_command = {
     .name = "embps-server",
-    .synopsis = "--data DIR [--memory SIZE] [--direct WHEN] [--log-level LEVEL]",
+    .synopsis = "--data DIR [options]",
     .summary = "a server of an embps job: keeps a share of the rows of all tables",
     .description =
         "Runs as the server ranks of an mpirun job whose other ranks are workers (embps-train, or "
@@ -66,7 +91,8 @@ const psc_command_t ps_server_command = {
         "Any number of servers and workers will do, one of each at least. A server takes its share "
         "of the ids by their hash, keeps rows that are in use in memory and the rest in RocksDB, "
         "and "
-        "leaves when all workers have left. Its exit status is the worst one of the workers. "
+        "leaves when all workers have left. Its exit status is the worst one of the workers, or "
+        "that of a peer that is gone when workers were lost and the others ended well. "
         "SIGTERM "
         "and SIGINT are left to the workers, which stop and let the servers end in order.",
     .options = options,
@@ -96,6 +122,10 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
             arguments.direct = (ps_direct_t)i;
     }
     *level_out = (psc_log_level_t)level;
+    for (size_t i = 0; loss_rule_names[i] != NULL; i++) {
+        if (strcmp(arguments.on_worker_loss, loss_rule_names[i]) == 0)
+            arguments.loss_rule = (ps_loss_rule_t)i;
+    }
     *arguments_out = arguments;
     return PSC_OK;
 }

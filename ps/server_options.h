@@ -9,11 +9,14 @@
 #include "ps/table/shard.h"
 
 typedef struct ps_server_arguments {
-    const char *data;        /* --data; borrowed from argv or the environment */
-    uint64_t memory_bytes;   /* --memory */
-    const char *direct_name; /* --direct */
-    ps_direct_t direct;      /* the same */
-    const char *log_level;   /* --log-level */
+    const char *data;           /* --data; borrowed from argv or the environment */
+    uint64_t memory_bytes;      /* --memory */
+    const char *direct_name;    /* --direct */
+    ps_direct_t direct;         /* the same */
+    const char *log_level;      /* --log-level */
+    const char *on_worker_loss; /* --on-worker-loss, and the same as a rule */
+    ps_loss_rule_t loss_rule;
+    double worker_timeout_s; /* --worker-timeout */
 } ps_server_arguments_t;
 
 /* Name, options and help of the program. */

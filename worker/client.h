@@ -6,6 +6,7 @@
 
 #include "common/status.h"
 #include "embps.h"
+#include "proto/message.h"
 #include "proto/mpi/mpi_transport.h"
 
 /*
@@ -17,6 +18,10 @@ PSC_MUST_CHECK psc_status_t psw_client_connect_job(psp_mpi_job_t *job, embps_cli
 
 /* psc_error_t and embps_error_t are the same plain data; copied at the border. */
 int psw_error_export(const psc_error_t *from, embps_error_t *to);
+
+/* embps_barrier that also tells who is still there. */
+PSC_MUST_CHECK psc_status_t psw_client_barrier(embps_client_t *client,
+                                               psp_barrier_reply_t *reply_out, psc_error_t *error);
 
 /*
  * A push whose rows the caller writes straight into the messages, without a copy of its own: for

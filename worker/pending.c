@@ -200,6 +200,9 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
     case PSP_ATTACH_REPLY:
         request->attached = message->u.attach_reply;
         return PSC_OK;
+    case PSP_BARRIER_REPLY:
+        request->barrier = message->u.barrier_reply;
+        return PSC_OK;
     case PSP_STATS_REPLY:
         for (size_t i = 0; i < message->u.stats_reply.n; i++) {
             const psp_counter_t *counter = &message->u.stats_reply.counters[i];
@@ -260,6 +263,7 @@ void psw_request_reset(psw_request_t *request)
     request->opened = (psp_open_table_reply_t){0};
     request->clock = (psp_clock_reply_t){0};
     request->attached = (psp_attach_reply_t){0};
+    request->barrier = (psp_barrier_reply_t){0};
     psw_counters_clear(&request->counters);
 }
 

@@ -56,6 +56,7 @@ struct embps_request {
     psp_open_table_reply_t opened;
     psp_clock_reply_t clock; /* of server 0 */
     psp_attach_reply_t attached;
+    psp_barrier_reply_t barrier;
     psw_counters_t counters;
 };
 

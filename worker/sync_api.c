@@ -68,22 +68,32 @@ int embps_last_clock(embps_client_t *client, uint64_t progress, uint64_t *total_
     return tell_clock(client, PSP_CLOCK_END, progress, total_progress_out, error);
 }
 
-int embps_barrier(embps_client_t *client, embps_error_t *error)
+psc_status_t psw_client_barrier(embps_client_t *client, psp_barrier_reply_t *reply_out,
+                                psc_error_t *error)
 {
-    psc_error_t what = PSC_ERROR_INIT;
     psw_request_t *request;
     psp_message_t message = {.kind = PSP_BARRIER, .u.barrier = {.generation = client->barriers}};
-    psc_status_t st = psw_cached_flush_all(client, &what);
+    psc_status_t st = psw_cached_flush_all(client, error);
     if (st == PSC_OK)
-        st = psw_driver_wait_idle(&client->driver, &what);
+        st = psw_driver_wait_idle(&client->driver, error);
     if (st == PSC_OK)
-        st = psw_client_ask(client, &message, 0, 1, &request, &what);
-    if (st == PSC_OK)
-        st = psw_client_finish(client, request, &what);
+        st = psw_client_ask(client, &message, 0, 1, &request, error);
+    if (st == PSC_OK) {
+        st = psw_driver_wait(&client->driver, request, error);
+        *reply_out = request->barrier;
+        psc_status_t finished = psw_client_finish(client, request, error);
+        if (st == PSC_OK)
+            st = finished;
+    }
     if (st == PSC_OK)
         client->barriers++;
     psw_cached_expire(client);
-    if (st == PSC_OK)
-        st = psw_cached_collect(client, &what);
-    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+    return st == PSC_OK ? psw_cached_collect(client, error) : st;
+}
+
+int embps_barrier(embps_client_t *client, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    psp_barrier_reply_t reply;
+    return psw_client_barrier(client, &reply, &what) == PSC_OK ? 0 : psw_error_export(&what, error);
 }

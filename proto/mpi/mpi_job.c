@@ -35,10 +35,17 @@
 #define YIELD_US 50u                          /* how long to yield before napping */
 #define GATHER_CHUNK_BYTES ((size_t)16 << 20) /* counts of MPI are ints */
 #define NOTICE_TAG 1
+#define NOTE_TAG 2
 #define LOWER_RANK_US UINT64_C(2000000) /* more time that a rank gets that would speak first */
 
 /* What failing ranks tell each other: "I would report", "I report". */
 static const char notice_candidate = 'c', notice_reporter = 'r';
+
+/* A note on its way. Notes are few and short, and kept until the job ends. */
+typedef struct psp_mpi_note {
+    struct psp_mpi_note *next;
+    char bytes[PSP_MPI_NOTE_BYTES];
+} psp_mpi_note_t;
 
 psc_status_t psp_mpi_error(int rc, const char *what, psc_error_t *error)
 {
@@ -107,6 +114,18 @@ static psc_status_t learn_roles(psp_mpi_job_t *job, int n, int own_rank, psc_err
     return psp_mpi_error(rc, "learn the roles of all ranks", error);
 }
 
+/* Which process each of the n ranks is. */
+static psc_status_t learn_processes(psp_mpi_job_t *job, int n, psc_error_t *error)
+{
+    psc_process_id_t self = psc_process_self();
+    job->processes = psc_alloc_array((size_t)n, sizeof *job->processes);
+    if (job->processes == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %d ranks", n);
+    int rc = MPI_Allgather(&self, (int)sizeof self, MPI_BYTE, job->processes, (int)sizeof self,
+                           MPI_BYTE, job->all);
+    return psp_mpi_error(rc, "learn the processes of all ranks", error);
+}
+
 static psc_status_t check_roles(const psp_mpi_job_t *job, psc_error_t *error)
 {
     if (job->n_of[PSP_MPI_SERVER] == 0)
@@ -164,6 +183,8 @@ psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_j
     if (st == PSC_OK)
         st = learn_roles(job, size, rank, error);
     if (st == PSC_OK)
+        st = learn_processes(job, size, error);
+    if (st == PSC_OK)
         st = make_cluster_id(job->all, rank, &job->cluster, error);
     if (st == PSC_OK)
         st = check_roles(job, error);
@@ -186,9 +207,49 @@ void psp_mpi_job_destroy(psp_mpi_job_t *job)
         if (*comms[i] != MPI_COMM_NULL)
             (void)MPI_Comm_free(comms[i]);
     }
+    while (job->notes != NULL) {
+        psp_mpi_note_t *note = job->notes;
+        job->notes = note->next;
+        psc_free(note);
+    }
+    psc_free(job->processes);
     psc_free(job->ranks_of[0]);
     psc_free(job->ranks_of[1]);
     psc_free(job);
+}
+
+const psc_process_id_t *psp_mpi_job_worker_process(const psp_mpi_job_t *job, uint32_t worker)
+{
+    return &job->processes[job->ranks_of[PSP_MPI_WORKER][worker]];
+}
+
+void psp_mpi_job_send_note(psp_mpi_job_t *job, const void *bytes, size_t size)
+{
+    PSC_BUG_ON(size > PSP_MPI_NOTE_BYTES);
+    psp_mpi_note_t *note = psc_alloc(sizeof *note);
+    if (note == NULL)
+        return;
+    memcpy(note->bytes, bytes, size);
+    note->next = job->notes;
+    job->notes = note;
+    for (uint32_t rank = 0; rank < psp_mpi_job_size(job); rank++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (rank != job->rank && MPI_Isend(note->bytes, (int)size, MPI_BYTE, (int)rank, NOTE_TAG,
+                                           job->own, &request) == MPI_SUCCESS)
+            (void)MPI_Request_free(&request);
+    }
+}
+
+bool psp_mpi_job_take_note(psp_mpi_job_t *job, void *bytes_out, size_t size, uint32_t *rank_out)
+{
+    MPI_Status status;
+    int there = 0;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, job->own, &there, &status) != MPI_SUCCESS || !there ||
+        MPI_Recv(bytes_out, (int)size, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, job->own,
+                 MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        return false;
+    *rank_out = (uint32_t)status.MPI_SOURCE;
+    return true;
 }
 
 uint32_t psp_mpi_job_rank(const psp_mpi_job_t *job)

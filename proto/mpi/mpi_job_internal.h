@@ -18,6 +18,8 @@ struct psp_mpi_job {
     int *ranks_of[2]; /* ranks in `all` of each role, ascending */
     int n_on_host;    /* ranks of the job on this machine */
     uint64_t cluster;
+    psc_process_id_t *processes; /* by rank in `all` */
+    struct psp_mpi_note *notes;  /* that were sent: MPI may still read them */
 };
 
 /* Fills error with MPI's text for rc, what being under way: the border where MPI's errors end. */

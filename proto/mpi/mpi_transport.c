@@ -419,6 +419,24 @@ static psc_status_t mpi_flush(psp_transport_t *transport, uint64_t timeout_us, p
     }
 }
 
+/* MPI may still read from or write to the buffers, so they are given up, not put back. */
+static void mpi_forget(psp_transport_t *transport, uint32_t peer)
+{
+    mpi_transport_t *t = mpi_of(transport);
+    for (size_t i = t->n_sends; i-- != 0;) { /* another takes the place of one that is removed */
+        if (t->send_buffers[i]->peer != peer)
+            continue;
+        (void)MPI_Request_free(&t->send_requests[i]);
+        psp_buffer_abandon(remove_send(t, i));
+    }
+    for (size_t i = t->n_receives; i-- != 0;) {
+        if (t->receives[i].buffer->peer != peer || t->receives[i].done)
+            continue;
+        (void)MPI_Request_free(&t->receive_requests[i]);
+        psp_buffer_abandon(remove_receive(t, i));
+    }
+}
+
 static void transport_free(mpi_transport_t *t)
 {
     psc_free(t->peer_of_rank);
@@ -472,6 +490,7 @@ static const psp_transport_ops_t mpi_ops = {
     .wake = mpi_wake,
     .backlog = mpi_backlog,
     .flush = mpi_flush,
+    .forget = mpi_forget,
     .destroy = mpi_destroy,
 };
 

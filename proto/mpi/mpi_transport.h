@@ -6,6 +6,7 @@
 #ifndef PROTO_MPI_MPI_TRANSPORT_H
 #define PROTO_MPI_MPI_TRANSPORT_H
 
+#include "common/process_state.h"
 #include "proto/transport.h"
 
 typedef enum psp_mpi_role {
@@ -30,6 +31,18 @@ uint32_t psp_mpi_job_size(const psp_mpi_job_t *job); /* of one's role */
 uint32_t psp_mpi_job_n_servers(const psp_mpi_job_t *job);
 uint32_t psp_mpi_job_n_workers(const psp_mpi_job_t *job);
 uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job); /* random id, the same on all ranks */
+
+/* The process of a worker, as it was at the start. Borrowed from job. */
+const psc_process_id_t *psp_mpi_job_worker_process(const psp_mpi_job_t *job, uint32_t worker);
+
+#define PSP_MPI_NOTE_BYTES 64u
+
+/* Sends a note of at most PSP_MPI_NOTE_BYTES to all others of one's role. It is not waited for, and
+ * not told when it fails. */
+void psp_mpi_job_send_note(psp_mpi_job_t *job, const void *bytes, size_t size);
+/* Takes the next note of exactly size bytes, if one is there; false: none. *rank_out: whose, among
+ * one's role. */
+bool psp_mpi_job_take_note(psp_mpi_job_t *job, void *bytes_out, size_t size, uint32_t *rank_out);
 
 /*
  * Collective over one's role: every rank passes its own error (PSC_OK: none) and gets the one of

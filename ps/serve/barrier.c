@@ -1,7 +1,8 @@
 /*
  * Barrier: answered when all workers that are still there have reached this generation. A
  * generation is the number of barriers that a worker passed before, so a barrier that comes twice
- * counts once. Who has left does not count; who is leaving does not wait.
+ * counts once. Who has left or was lost does not count; who is leaving does not wait. The reply
+ * tells who is still there.
  */
 #include "ps/serve/serve.h"
 
@@ -23,7 +24,10 @@ psc_status_t ps_serve_barrier(ps_shard_t *shard, ps_session_t *session, ps_reque
         request->state = PS_REQUEST_WAIT_OTHERS;
         return PSC_OK;
     }
-    request->state = PS_REQUEST_DONE;
-    return ps_shard_reply_bare(shard, request->buffer->peer, PSP_BARRIER,
-                               request->message.request.request, NULL, error);
+    psp_message_t reply = {
+        .kind = PSP_BARRIER_REPLY,
+        .u.barrier_reply = {.first = ps_sessions_first(&shard->sessions),
+                            .n_lost = shard->sessions.n_lost},
+    };
+    return ps_shard_reply(shard, request, &reply, error);
 }

@@ -237,12 +237,14 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
         return apply_summed(shard, request, error);
     if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
         return st;
-    if (sequence <= session->push_sequence)
+    if (sequence <= session->push_sequence) {
         shard->counters.pushes_repeated++;
-    else if (push->n != 0 && push->synchronous && shard->options.n_workers > 1)
+    } else if (push->n != 0 && push->synchronous && shard->options.n_workers > 1) {
         st = defer(shard, session, request, &done, error);
-    else if (push->n != 0)
+    } else if (push->n != 0) {
         st = apply_when_ready(shard, request, &done, error);
+        session->pushed_at_once = true;
+    }
     if (st != PSC_OK || !done)
         return st;
     if (sequence > session->push_sequence) {

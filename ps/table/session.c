@@ -64,11 +64,33 @@ void ps_session_end(ps_sessions_t *sessions, uint32_t worker, uint32_t status)
     session->state = PS_SESSION_GONE;
     session->status = status;
     sessions->n_departed++;
-    if (status > sessions->worst_status) {
+    /* Whose peer is gone was refused for the failure of another one. */
+    if (status > sessions->worst_status &&
+        (sessions->worst_status == 0 || status != PSC_PEER_GONE)) {
         sessions->worst_status = status;
         sessions->worst_worker = worker;
     }
     recompute(sessions);
+}
+
+void ps_session_lose(ps_sessions_t *sessions, uint32_t worker)
+{
+    ps_session_t *session = &sessions->all[worker];
+    if (session->state == PS_SESSION_GONE)
+        return;
+    session->state = PS_SESSION_GONE;
+    sessions->n_departed++;
+    sessions->n_lost++;
+    recompute(sessions);
+}
+
+uint32_t ps_sessions_first(const ps_sessions_t *sessions)
+{
+    for (uint32_t i = 0; i < sessions->n; i++) {
+        if (sessions->all[i].state < PS_SESSION_FENCED)
+            return i;
+    }
+    return 0;
 }
 
 void ps_session_advance(ps_sessions_t *sessions, uint32_t worker, uint64_t clock, uint64_t progress)
@@ -78,6 +100,7 @@ void ps_session_advance(ps_sessions_t *sessions, uint32_t worker, uint64_t clock
         session->progress = progress;
     if (clock > session->clock) {
         session->clock = clock;
+        session->pushed_at_once = false;
         recompute(sessions);
     }
 }

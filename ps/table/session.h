@@ -13,6 +13,7 @@ typedef enum ps_session_state {
     PS_SESSION_LIVE,
     PS_SESSION_LEAVING, /* its Goodbye waits behind earlier requests; it waits for no other worker
                          */
+    PS_SESSION_FENCED,  /* taken for lost; its clock still counts, until the servers agree on it */
     PS_SESSION_GONE,
 } ps_session_state_t;
 
@@ -23,6 +24,8 @@ typedef struct ps_session {
     uint64_t progress;
     uint64_t push_sequence; /* highest one that was applied */
     uint64_t barriers;      /* generations that it has reached */
+    bool pushed_at_once;    /* pushes of the clock that is under way have been applied */
+    const char *lost;       /* why it was taken for lost; static; NULL: it was not */
     uint32_t status;        /* told by Goodbye */
     ps_request_t *head, *tail;
     size_t n_requests;
@@ -32,7 +35,8 @@ typedef struct ps_session {
 typedef struct ps_sessions {
     ps_session_t *all; /* n, by worker rank */
     uint32_t n;
-    uint32_t n_departed;
+    uint32_t n_departed; /* lost ones too */
+    uint32_t n_lost;
     uint32_t worst_status;
     uint32_t worst_worker; /* who told it */
     uint64_t n_given;
@@ -51,6 +55,12 @@ PSC_MUST_CHECK psc_status_t ps_session_begin(ps_sessions_t *sessions, uint32_t w
 
 /* Ends it: it counts no longer for clocks and barriers. */
 void ps_session_end(ps_sessions_t *sessions, uint32_t worker, uint32_t status);
+
+/* Ends it as lost. */
+void ps_session_lose(ps_sessions_t *sessions, uint32_t worker);
+
+/* Least rank of those that have not ended; 0 when all have. */
+uint32_t ps_sessions_first(const ps_sessions_t *sessions);
 
 /* Raises clock and progress; they never fall. */
 void ps_session_advance(ps_sessions_t *sessions, uint32_t worker, uint64_t clock,

@@ -451,8 +451,7 @@ static psc_status_t end_clocks(ps_shard_t *shard, psc_error_t *error)
     return st;
 }
 
-/* Tries what waits for other workers, as long as any of that moves something. */
-static psc_status_t settle(ps_shard_t *shard, psc_error_t *error)
+psc_status_t ps_shard_settle(ps_shard_t *shard, psc_error_t *error)
 {
     while (shard->others_changed) {
         shard->others_changed = false;
@@ -484,9 +483,14 @@ static psc_status_t admit(const ps_shard_t *shard, uint32_t peer, const psp_mess
                              "a request for run %016" PRIx64
                              ", but this server is of run %016" PRIx64,
                              header->cluster, shard->options.cluster);
+    const ps_session_t *session = &shard->sessions.all[peer];
+    if (session->lost != NULL)
+        return psc_error_set(error, PSC_PEER_GONE,
+                             "worker %" PRIu32 " was taken for lost, since %s: the job goes on "
+                             "without it",
+                             peer, session->lost);
     if (hello)
         return PSC_OK;
-    const ps_session_t *session = &shard->sessions.all[peer];
     if (session->id == 0 || header->session != session->id)
         return psc_error_set(error, PSC_PROTOCOL,
                              "a request of session %016" PRIx64
@@ -561,7 +565,7 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
     if (!alone && message.kind != PSP_GOODBYE)
         return PSC_OK;
     st = ps_shard_advance(shard, peer, error);
-    return st == PSC_OK ? settle(shard, error) : st;
+    return st == PSC_OK ? ps_shard_settle(shard, error) : st;
 }
 
 static bool waits_for_store(const ps_request_t *request)
@@ -584,7 +588,7 @@ static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
             return st;
     }
     psc_status_t st = end_clocks(shard, error);
-    return st == PSC_OK ? settle(shard, error) : st;
+    return st == PSC_OK ? ps_shard_settle(shard, error) : st;
 }
 
 psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *error)

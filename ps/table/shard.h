@@ -81,6 +81,40 @@ bool ps_shard_finished(const ps_shard_t *shard);
 /* The worst exit status a departed worker told; 0 when all ended well. */
 uint32_t ps_shard_worst_status(const ps_shard_t *shard);
 
+/* ---- workers that are lost ---- */
+
+/* What becomes of the clock that a lost worker had not ended. */
+typedef enum ps_loss_rule {
+    PS_LOSS_AUTO,     /* what is kept until it ends (staleness 0) does not, what was applied does */
+    PS_LOSS_ROLLBACK, /* it does not count; where pushes of it have been applied, the job ends */
+    PS_LOSS_CONTINUE, /* what came of it counts */
+} ps_loss_rule_t;
+
+/* How far a worker came, as one server knows it, or as the servers have agreed. */
+typedef struct ps_loss {
+    uint64_t clock; /* clocks that it has ended */
+    uint64_t progress;
+} ps_loss_t;
+
+/* Workers that have neither left nor been taken for lost. */
+bool ps_shard_expects(const ps_shard_t *shard, uint32_t worker);
+
+/*
+ * Takes a worker for lost: nothing more of it is served, and what it says is refused with PEER_GONE
+ * and why (static). The others still wait for its clock. *loss_out: what this server knows.
+ */
+void ps_shard_fence(ps_shard_t *shard, uint32_t worker, const char *why, ps_loss_t *loss_out);
+
+/*
+ * After all servers have fenced a worker: it has left, with what they agreed on, the furthest that
+ * any of them knows. Nobody waits for it any more. Errors: as ps_shard_handle.
+ */
+PSC_MUST_CHECK psc_status_t ps_shard_bury(ps_shard_t *shard, uint32_t worker, const ps_loss_t *loss,
+                                          ps_loss_rule_t rule, psc_error_t *error);
+
+/* Workers that were buried. */
+uint32_t ps_shard_lost(const ps_shard_t *shard);
+
 /* Requests that wait now, of this peer or of all (UINT32_MAX): the driver's bound. */
 size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer);
 

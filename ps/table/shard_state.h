@@ -72,6 +72,10 @@ struct ps_shard {
 
 /* ---- for ps/serve ---- */
 
+/* Tries what waits for other workers, as long as any of that moves something. Errors: the shard's
+ * end. */
+PSC_MUST_CHECK psc_status_t ps_shard_settle(ps_shard_t *shard, psc_error_t *error);
+
 /* The header of a reply without error. */
 psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_message_t *message);
 

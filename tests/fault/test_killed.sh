@@ -38,7 +38,7 @@ for how in run bare; do
     kill -KILL "$(ranks_of embps-server "$dir/killed-$how" | tail -n 1)"
     finish_job 10
     [ $status != 0 ] || failed "$how: ends with 0 though a server was killed"
-    [ $how = bare ] || grep -q "embps-run: the job failed.*signal 9" log || { failed "$how: does not say it"; cat log; }
+    [ $how = bare ] || grep -q "embps-run: the job failed: a server was lost" log || { failed "$how: does not say it"; cat log; }
     expect_no_jobs "$how, killed server"
     [ "$(states_of "killed-$how")" = "open open" ] || failed "$how: states are $(states_of "killed-$how")"
     expect_refused "$how, killed server" "$dir/killed-$how" "not closed clean"

@@ -485,6 +485,14 @@ EMBPS_API EMBPS_MUST_CHECK int embps_pull_ages(embps_table_t *table, const uint6
 /* ---- workers together ---- */
 
 /*
+ * A worker whose process is killed, crashes or stands still for too long is taken for lost by the
+ * servers, in a job that embps-run started on one machine: the others go on, and nobody waits for
+ * it. Should it come back, its calls fail with PEER_GONE, and it should exit. After a loss
+ * MPI_Finalize may wait for the lost for ever; embps-run ends such ranks once all have closed their
+ * clients. Collectives of the program's own must not be used by a program that is to survive.
+ */
+
+/*
  * What: ends this worker's clock: everything it issued before counts as done in the clock that
  * ends.
  * progress: any growing number of the program's own (e.g. words trained); the sum over all workers

@@ -6,10 +6,11 @@
  * before each collective of their own, so that none waits in it for one that failed. The order of
  * collectives is that of the servers too: create the job, agree_all, connect.
  *
- * After that, a rank that fails stops the whole job (psc_process_abort), and one of those that fail
- * reports (psp_mpi_job_claim_report); what a server could not do is left to that server. A
- * signal is no failure: workers finish their batch, agree that they stop, and say goodbye with that
- * status.
+ * After that nothing is collective: workers meet at the servers, which know who is lost. A rank
+ * that fails stops the whole job (psc_process_abort; or, where mpirun lets the others live, by
+ * telling the servers, which refuse the others then), and one of those that fail reports
+ * (psp_mpi_job_claim_report); what a server could not do is left to that server. A signal is no
+ * failure: a worker finishes its batch and says goodbye with that status, and so the others stop.
  *
  * Threads: one, the one that calls MPI.
  */
@@ -26,7 +27,9 @@
 #include "worker/train/progress.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define REPORT_WINDOW_US UINT64_C(300000)
 #define SERVER_REPORT_WINDOW_US UINT64_C(2000000) /* a server first sends what it has */
@@ -43,6 +46,7 @@ typedef struct run {
     psw_tables_t tables;
     psw_progress_t *progress;
     psw_train_counts_t counts;
+    psp_barrier_reply_t others; /* who is still there, after the training */
 } run_t;
 
 /* What workers tell each other, to see that they read the same. */
@@ -69,13 +73,20 @@ static bool ends_server(psc_status_t code)
 /* A failure while the job runs. If another rank says it, that one ends the job too. */
 __attribute__((noreturn)) static void fail(const run_t *run, const psc_error_t *error)
 {
+    const bool recovers = psc_run_recovers();
     psc_run_status_write("worker", (int32_t)run->rank, error->code, error->message);
     if (psp_mpi_job_claim_report(run->job, error->rank >= 0 && ends_server(error->code)
                                                ? SERVER_REPORT_WINDOW_US
                                                : REPORT_WINDOW_US))
         psc_log(PSC_LOG_ERROR, "%s", error->message);
-    else
+    else if (!recovers)
         psc_clock_sleep_us(ABORT_WAIT_US);
+    if (recovers) { /* nobody is ended with this rank: the others are told */
+        embps_abandon(run->client, (int)error->code);
+        psc_run_status_write("worker", (int32_t)run->rank, error->code, error->message);
+        (void)fflush(NULL);
+        _exit((int)error->code);
+    }
     psc_process_abort(error->code);
 }
 
@@ -182,20 +193,40 @@ static psc_status_t train(run_t *run, psc_error_t *error)
         psw_progress_destroy(run->progress);
         fail(run, error);
     }
-    if (st == PSC_INTERRUPTED) { /* now, so that the servers stop the others too */
+    if (st == PSC_OK) /* at the servers: ranks may be lost, and MPI would wait for them */
+        st = psw_client_barrier(run->client, &run->others, error);
+    if (st == PSC_INTERRUPTED) {
         embps_abandon(run->client, (int)st);
         run->client = NULL;
+    } else if (st != PSC_OK) {
+        fail(run, error);
     }
-    bool reporter;
-    return psp_mpi_job_agree(run->job, error, &reporter);
+    return st;
 }
 
-/* Worker 0, after all have trained. */
+/* What all workers have trained, which is less than all words where some were lost. */
+static psc_status_t count_words(run_t *run, psc_error_t *error)
+{
+    const uint64_t all = run->setup.corpus_words * run->setup.options->epochs;
+    embps_error_t what;
+    run->counts.total_words = all;
+    if (run->others.n_lost == 0)
+        return PSC_OK;
+    if (embps_last_clock(run->client, run->counts.words, &run->counts.total_words, &what) != 0)
+        return psw_error_import(&what, error);
+    psc_log(PSC_LOG_WARN,
+            "%" PRIu64 " of %" PRIu64 " words were not trained: %" PRIu32 " of %" PRIu32
+            " workers were lost",
+            all - run->counts.total_words, all, run->others.n_lost, run->n);
+    return PSC_OK;
+}
+
+/* The first worker that is still there, after all have trained. */
 static psc_status_t finish(run_t *run, psc_error_t *error)
 {
-    /* Worker 0 may have ended before the others: the last figures are those of all. */
-    run->counts.total_words = run->setup.corpus_words * run->setup.options->epochs;
-    psc_status_t st = psw_progress_finish(run->progress, &run->counts, psc_clock_us(), error);
+    psc_status_t st = count_words(run, error);
+    if (st == PSC_OK && run->progress != NULL) /* worker 0 has it */
+        st = psw_progress_finish(run->progress, &run->counts, psc_clock_us(), error);
     return st == PSC_OK ? psw_run_export(&run->setup, &run->tables, run->stop, error) : st;
 }
 
@@ -204,14 +235,16 @@ static int work(run_t *run)
     psc_error_t error = PSC_ERROR_INIT;
     embps_error_t what;
     psc_status_t st = train(run, &error);
-    if (st == PSC_OK && run->rank == 0)
+    if (st == PSC_OK && run->rank == run->others.first)
         st = finish(run, &error);
     psw_progress_destroy(run->progress);
     if (st != PSC_OK && st != PSC_INTERRUPTED && error.rank >= 0)
         fail(run, &error);
+    embps_client_t *client = run->client;
+    run->client = NULL;
     if (st != PSC_OK)
-        embps_abandon(run->client, (int)st);
-    else if (embps_close(run->client, &what) != 0) {
+        embps_abandon(client, (int)st);
+    else if (embps_close(client, &what) != 0) {
         st = psw_error_import(&what, &error);
         if (st != PSC_INTERRUPTED)
             fail(run, &error);
@@ -245,6 +278,10 @@ int psw_run_mpi(const void *comm, int world_rank, const psw_train_options_t *opt
         status = leave(&run, &error, reporter);
     else
         status = work(&run);
+    if (run.others.n_lost != 0) { /* MPI_Finalize would wait for those who are gone */
+        (void)fflush(NULL);
+        _exit(status);
+    }
     psw_counter_destroy(run.counter);
     psw_setup_clear(&run.setup);
     psp_mpi_job_destroy(run.job);

@@ -72,6 +72,20 @@ static void a_message_stays_one_line_of_bounded_length(void **state)
     psc_free(bytes);
 }
 
+static void a_job_that_began_is_marked_and_may_be_one_that_recovers(void **state)
+{
+    psc_run_status_begin();
+    assert_record_is(*state, "running", "\n");
+    assert_int_equal(test_count_entries(*state), 1);
+    assert_int_equal(unsetenv(PSC_RECOVERY_VARIABLE), 0);
+    assert_false(psc_run_recovers());
+    assert_int_equal(setenv(PSC_RECOVERY_VARIABLE, "", 1), 0);
+    assert_false(psc_run_recovers());
+    assert_int_equal(setenv(PSC_RECOVERY_VARIABLE, "1", 1), 0);
+    assert_true(psc_run_recovers());
+    assert_int_equal(unsetenv(PSC_RECOVERY_VARIABLE), 0);
+}
+
 static void without_the_variable_nothing_is_written(void **state)
 {
     assert_int_equal(unsetenv(PSC_STATUS_DIR_VARIABLE), 0);
@@ -102,6 +116,7 @@ int main(void)
         IN_FOLDER(a_record_is_code_tab_message),
         IN_FOLDER(the_last_record_counts),
         IN_FOLDER(a_message_stays_one_line_of_bounded_length),
+        IN_FOLDER(a_job_that_began_is_marked_and_may_be_one_that_recovers),
         IN_FOLDER(without_the_variable_nothing_is_written),
         IN_FOLDER(a_folder_that_is_missing_is_survived),
     };

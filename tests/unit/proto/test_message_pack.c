@@ -138,7 +138,12 @@ static void every_request_survives_the_wire(void **state)
 static void every_small_reply_survives_the_wire(void **state)
 {
     message_fixture_t *f = *state;
-    psp_message_t m = {.kind = PSP_OPEN_TABLE_REPLY, .reply = some_reply};
+    psp_message_t m = {.kind = PSP_BARRIER_REPLY, .reply = some_reply};
+    m.u.barrier_reply = (psp_barrier_reply_t){.first = 3, .n_lost = UINT32_MAX};
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.u.barrier_reply.first, 3);
+    assert_true(f->message.u.barrier_reply.n_lost == UINT32_MAX);
+    m = (psp_message_t){.kind = PSP_OPEN_TABLE_REPLY, .reply = some_reply};
     m.u.open_table_reply = (psp_open_table_reply_t){.table = 2, .table_epoch = 1, .max_rows = 8192};
     psp_buffer_put(round_trip(f, &m));
     assert_reply_ok(&f->message.reply);

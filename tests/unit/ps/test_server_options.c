@@ -26,7 +26,8 @@ static int no_environment(void **unused)
 {
     (void)unused;
     return unsetenv("EMBPS_DATA") + unsetenv("EMBPS_MEMORY") + unsetenv("EMBPS_LOG_LEVEL") +
-           unsetenv("EMBPS_DIRECT");
+           unsetenv("EMBPS_DIRECT") + unsetenv("EMBPS_ON_WORKER_LOSS") +
+           unsetenv("EMBPS_WORKER_TIMEOUT");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -39,10 +40,19 @@ static void takes_its_options_and_defaults(void **unused)
     assert_int_equal(arguments.memory_bytes, 256 * MIB);
     assert_int_equal(level, PSC_LOG_WARN);
     assert_int_equal(arguments.direct, PS_DIRECT_AUTO);
+    assert_int_equal(arguments.loss_rule, PS_LOSS_AUTO);
+    assert_true(arguments.worker_timeout_s == 10);
     assert_int_equal(parse("--memory 8M --data=x --log-level debug", &arguments, &level, NULL),
                      PSC_OK);
     assert_int_equal(arguments.memory_bytes, 8 * MIB);
     assert_int_equal(level, PSC_LOG_DEBUG);
+    assert_int_equal(
+        parse("--data=x --on-worker-loss rollback --worker-timeout 0.5", &arguments, &level, NULL),
+        PSC_OK);
+    assert_int_equal(arguments.loss_rule, PS_LOSS_ROLLBACK);
+    assert_true(arguments.worker_timeout_s == 0.5);
+    assert_int_equal(parse("--data=x --on-worker-loss continue", &arguments, &level, NULL), PSC_OK);
+    assert_int_equal(arguments.loss_rule, PS_LOSS_CONTINUE);
     assert_int_equal(parse("--memory 4G --data=x --direct on", &arguments, &level, NULL), PSC_OK);
     assert_int_equal(arguments.memory_bytes, 4096 * MIB);
     assert_int_equal(arguments.direct, PS_DIRECT_ON);
@@ -59,6 +69,8 @@ static void refuses_what_cannot_be(void **unused)
         {"", "--data"},
         {"--data d --memory 7M", "memory"},
         {"--data d --memory lots", "memory"},
+        {"--data d --on-worker-loss wait", "auto, rollback or continue"},
+        {"--data d --worker-timeout -1", "worker-timeout"},
         {"--data d --log-level loud", "error, warn, info or debug"},
         {"--data d --direct often", "off, auto or on"},
         {"--data d --memmory 8M", "memory"},

@@ -1,0 +1,73 @@
+/* What is seen of a child that lives, is stopped, goes on, has ended, and is waited for. */
+#include "common/process_state.h"
+
+#include "common/clock.h"
+#include "tests/support/cmocka.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void expect_soon(const psc_process_id_t *process, psc_process_state_t state)
+{
+    uint64_t until_us = psc_clock_us() + 10000000;
+    while (psc_process_look(process) != state) {
+        assert_true(psc_clock_us() < until_us);
+        psc_clock_sleep_us(1000);
+    }
+}
+
+static void a_child_is_seen_to_stop_to_go_on_and_to_end(void **unused)
+{
+    (void)unused;
+    int ends[2];
+    psc_process_id_t child = {.pid = 0};
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        child = psc_process_self();
+        ssize_t written = write(ends[1], &child, sizeof child);
+        while (written == (ssize_t)sizeof child)
+            (void)pause();
+        _exit(1);
+    }
+    assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
+    assert_int_equal(child.pid, pid);
+    assert_int_equal(psc_process_look(&child), PSC_PROCESS_LIVES);
+    assert_int_equal(kill(pid, SIGSTOP), 0);
+    expect_soon(&child, PSC_PROCESS_STOPPED);
+    assert_int_equal(kill(pid, SIGCONT), 0);
+    expect_soon(&child, PSC_PROCESS_LIVES);
+    assert_int_equal(kill(pid, SIGKILL), 0);
+    expect_soon(&child, PSC_PROCESS_GONE);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(psc_process_look(&child), PSC_PROCESS_GONE);
+    assert_int_equal(close(ends[0]) + close(ends[1]), 0);
+}
+
+static void what_is_not_of_this_machine_or_not_known_lives(void **unused)
+{
+    (void)unused;
+    psc_process_id_t self = psc_process_self();
+    assert_int_equal(self.pid, getpid());
+    assert_true(self.started != 0);
+    assert_int_equal(psc_process_look(&self), PSC_PROCESS_LIVES);
+    self.started++; /* another one had this number */
+    assert_int_equal(psc_process_look(&self), PSC_PROCESS_GONE);
+    self.host[0] ^= 1;
+    assert_int_equal(psc_process_look(&self), PSC_PROCESS_LIVES);
+    self.host[0] ^= 1;
+    self.started = 0;
+    assert_int_equal(psc_process_look(&self), PSC_PROCESS_LIVES);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_child_is_seen_to_stop_to_go_on_and_to_end),
+        cmocka_unit_test(what_is_not_of_this_machine_or_not_known_lives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
