@@ -13,12 +13,14 @@ grep -qaE '__(asan|tsan|msan)_init' "$build/embps-server" && sanitized=yes
 # The server on DATA that is number N.
 server_pid() # DATA N
 {
-    local pid
+    local pid file
     for pid in $(ranks_of embps-server "$1"); do
-        if ls -l "/proc/$pid/fd" 2>/dev/null | grep -q "$1/server-$2/"; then
-            echo "$pid"
-            return
-        fi
+        for file in "/proc/$pid/fd/"*; do
+            if [[ $(readlink "$file" 2>/dev/null) == *"$1/server-$2/"* ]]; then
+                echo "$pid"
+                return
+            fi
+        done
     done
     return 1
 }

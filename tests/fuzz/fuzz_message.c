@@ -98,7 +98,7 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
         memcpy(rows, r->rows, r->n_values * psp_row_bytes(r->format, r->dim));
     } else if (m->kind == PSP_PUSH_REPLY && m->u.push_reply.n != 0) {
         const psp_push_reply_t *r = &m->u.push_reply;
-        uint32_t *versions = malloc(r->n * 4);
+        uint32_t *versions = malloc(r->n * 4 + 1);
         require(versions != NULL);
         memcpy(versions, r->versions, r->n * 4);
         st = psp_push_reply_begin(pool, &m->reply, r->dim, r->n, versions, &buffer, &rows, NULL);

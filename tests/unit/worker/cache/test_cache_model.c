@@ -164,14 +164,14 @@ static void check_call(world_t *w, const call_t *call)
 /* Any answer that is there comes. */
 static void answer(world_t *w)
 {
+    /* The k-th of the list replaces the one before by a chance of 1 / k. */
+    op_t **link = NULL;
     size_t n = 0;
-    for (op_t *op = w->answers; op != NULL; op = op->next)
-        n++;
-    if (n == 0)
+    for (op_t **at = &w->answers; *at != NULL; at = &(*at)->next)
+        if (test_below(&w->random, ++n) == 0)
+            link = at;
+    if (link == NULL)
         return;
-    op_t **link = &w->answers;
-    for (size_t skip = test_below(&w->random, n); skip > 0; skip--)
-        link = &(*link)->next;
     op_t *op = *link;
     *link = op->next;
     for (size_t i = 0; i < (op->is_pull ? op->n : op->n_wanted); i++) {
