@@ -35,6 +35,7 @@ typedef struct sent {
     uint64_t request;
     uint32_t table; /* index */
     bool is_push;
+    bool wants_versions;
     psp_push_kind_t kind;
     float rate;
     size_t n;
@@ -171,10 +172,11 @@ static void send_one(model_t *m, uint32_t worker)
                            .n = sent->n};
         (void)fixture_push(&m->f, worker, &header, push, ids, sent->rows);
     } else {
+        sent->wants_versions = test_below(&m->random, 2) == 0;
         psp_pull_t pull = {.table = sent->table + 1,
                            .table_epoch = 1,
                            .staleness = PSP_STALENESS_ASYNC,
-                           .want_versions = true,
+                           .want_versions = sent->wants_versions,
                            .n = sent->n};
         (void)fixture_pull(&m->f, worker, &header, pull, ids);
     }
@@ -240,10 +242,12 @@ static void compare_pull(model_t *m, const sent_t *sent, const psp_pull_reply_t 
         }
         const model_row_t *row = &m->rows[sent->table][sent->index[i]];
         bool present = reply->states == NULL || reply->states[i] == PSP_ROW_PRESENT;
-        uint32_t version;
-        memcpy(&version, reply->versions + i * sizeof version, sizeof version);
         assert_int_equal(present, row->present);
-        assert_int_equal(version, row->version);
+        if (sent->wants_versions) {
+            uint32_t version;
+            memcpy(&version, reply->versions + i * sizeof version, sizeof version);
+            assert_int_equal(version, row->version);
+        }
         assert_memory_equal(reply->rows + at++ * sizeof row->weights, row->weights,
                             sizeof row->weights);
     }
@@ -309,7 +313,7 @@ static void agrees_with_a_dictionary_when_most_rows_are_on_disk(void **unused)
     assert_true(fixture_counter(&m.f, 0, "requests.waited_rows") > 100);
     assert_true(fixture_counter(&m.f, 0, "store.fetched_ahead") > 1000);
     assert_int_equal(fixture_counter(&m.f, 0, "rows.pulled_late"), m.n_late);
-    assert_true(m.n_late > 100);
+    assert_true(m.n_late > 10); /* how many depends on the disk */
     finish(&m);
 }
 
