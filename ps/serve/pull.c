@@ -187,8 +187,7 @@ static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, boo
 {
     const psp_pull_t *pull = &request->message.u.pull;
     ps_shard_release(shard, request);
-    psc_status_t st = PSC_OK;
-    st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
+    psc_status_t st = ps_shard_locate(shard, request, pull->ids, pull->n, error);
     if (st != PSC_OK)
         return st;
     const ps_space_t *space = request->space;
@@ -280,15 +279,8 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
         return answer_overdue(
             shard, request,
             request->behind || (!request->prepared && too_early(shard, &request->message)), error);
-    if (!request->prepared && too_early(shard, &request->message)) {
-        if (session->state == PS_SESSION_LEAVING)
-            return psc_error_set(error, PSC_INTERRUPTED,
-                                 "worker %" PRIu32 " leaves before the others reach its clock",
-                                 request->buffer->peer);
-        shard->counters.waits_clock += request->state != PS_REQUEST_WAIT_CLOCK;
-        request->state = PS_REQUEST_WAIT_CLOCK;
-        return PSC_OK;
-    }
+    if (!request->prepared && too_early(shard, &request->message))
+        return ps_shard_wait_clock(shard, session, request, error);
     st = answer_hot(shard, request, error);
     if (st != PSC_OK || request->state == PS_REQUEST_DONE)
         return st;

@@ -213,15 +213,8 @@ static psc_status_t defer(ps_shard_t *shard, const ps_session_t *session, ps_req
                              "a synchronous push of clock %" PRIu64 ", but worker %" PRIu32
                              " is in clock %" PRIu64,
                              clock, request->buffer->peer, session->clock);
-    if (clock > shard->clock || shard->summing) {
-        if (session->state == PS_SESSION_LEAVING)
-            return psc_error_set(error, PSC_INTERRUPTED,
-                                 "worker %" PRIu32 " leaves before the others reach its clock",
-                                 request->buffer->peer);
-        shard->counters.waits_clock += request->state != PS_REQUEST_WAIT_CLOCK;
-        request->state = PS_REQUEST_WAIT_CLOCK;
-        return PSC_OK;
-    }
+    if (clock > shard->clock || shard->summing)
+        return ps_shard_wait_clock(shard, session, request, error);
     *done_out = true;
     return ps_shard_defer(shard, request, error);
 }

@@ -78,16 +78,8 @@ static void submit(ahead_t *ahead)
 {
     ps_store_t *store = ahead->store;
     ps_room_submit_writes(store);
-    for (size_t k = 0; k < ahead->n_jobs; k++) {
-        ps_io_job_t *job = ahead->jobs[k];
-        uint64_t number = ps_io_submitted(store->io) + 1;
-        for (size_t i = 0; i < job->n; i++)
-            ps_store_row(store->base, job->reads[i].place)->flags |=
-                (uint16_t)(number << PS_STORE_JOB_SHIFT);
-        store->counters.cold_reads += job->n;
-        job->more = k + 1 < ahead->n_jobs;
-        (void)ps_io_submit(store->io, job);
-    }
+    for (size_t k = 0; k < ahead->n_jobs; k++)
+        (void)ps_store_submit_read(store, ahead->jobs[k], k + 1 < ahead->n_jobs);
 }
 
 size_t ps_store_prefetch(ps_store_t *store, uint16_t number, const uint64_t *ids,

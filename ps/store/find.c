@@ -44,10 +44,8 @@ static inline void touch_found(void *context, size_t i, ps_place_t place, ps_row
 }
 
 PSC_MULTIVERSION
-size_t ps_find_rows(ps_store_t *store, const ps_store_table_t *table, ps_batch_t *batch,
-                    bool *must_pin_out)
+size_t ps_find_rows(const ps_store_table_t *table, ps_batch_t *batch, bool *must_pin_out)
 {
-    (void)store;
     size_t n_missing = 0;
     finding_t finding = {.scan = batch->scan, .read = batch->mode == PS_BATCH_READ};
     for (size_t first = 0; first < batch->n; first += PS_WALK_MAX) {

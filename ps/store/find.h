@@ -11,7 +11,6 @@
  * a READ batch. Returns how many are not in memory. *must_pin_out: a row found must be pinned,
  * since it is not there yet or only as long as it is pinned.
  */
-size_t ps_find_rows(ps_store_t *store, const ps_store_table_t *table, ps_batch_t *batch,
-                    bool *must_pin_out);
+size_t ps_find_rows(const ps_store_table_t *table, ps_batch_t *batch, bool *must_pin_out);
 
 #endif

@@ -421,18 +421,23 @@ static void undo(ps_store_t *store, ps_batch_t *batch)
     batch->ticket = 0;
 }
 
+uint64_t ps_store_submit_read(ps_store_t *store, ps_io_job_t *job, bool more)
+{
+    uint64_t number = ps_io_submitted(store->io) + 1;
+    for (size_t i = 0; i < job->n; i++)
+        ps_store_row(store->base, job->reads[i].place)->flags |=
+            (uint16_t)(number << PS_STORE_JOB_SHIFT);
+    store->counters.cold_reads += job->n;
+    job->more = more;
+    return ps_io_submit(store->io, job);
+}
+
 static void submit_reads(ps_store_t *store, ps_batch_t *batch)
 {
     while (store->read_jobs != NULL) {
         ps_io_job_t *job = store->read_jobs;
         store->read_jobs = job->next_free;
-        uint64_t number = ps_io_submitted(store->io) + 1;
-        for (size_t i = 0; i < job->n; i++)
-            ps_store_row(store->base, job->reads[i].place)->flags |=
-                (uint16_t)(number << PS_STORE_JOB_SHIFT);
-        store->counters.cold_reads += job->n;
-        job->more = store->read_jobs != NULL;
-        batch->ticket = ps_io_submit(store->io, job);
+        batch->ticket = ps_store_submit_read(store, job, store->read_jobs != NULL);
     }
 }
 
@@ -472,7 +477,7 @@ psc_status_t ps_store_prepare(ps_store_t *store, ps_batch_t *batch, psc_error_t 
         return st;
     ps_room_trim(store);
     bool must_pin;
-    size_t n_missing = ps_find_rows(store, table, batch, &must_pin);
+    size_t n_missing = ps_find_rows(table, batch, &must_pin);
     if (n_missing != 0 && !must_pin)
         must_pin = !table->cold_empty ||
                    (batch->mode == PS_BATCH_WRITE && !ps_room_has(store, table, n_missing));

@@ -70,6 +70,9 @@ uint64_t ps_store_rows_bytes(const ps_store_t *store);
    BUSY. */
 psc_status_t ps_store_settle_held(ps_store_t *store, psc_error_t *error);
 psc_status_t ps_store_failed(const ps_store_t *store, psc_error_t *error);
+/* Submits a read job; its rows, which are LOADING, learn its number. more: it is read together with
+   the one submitted next. Returns the number. */
+uint64_t ps_store_submit_read(ps_store_t *store, ps_io_job_t *job, bool more);
 /* A record, free until now, becomes that of a row: in this state, all else 0. */
 void ps_share_reset_row(ps_row_header_t *row, uint64_t id, uint16_t table, ps_row_state_t state);
 /* The serial of rows that are being loaded; another one each time. */

@@ -303,6 +303,18 @@ psc_status_t ps_shard_prepare(ps_shard_t *shard, ps_request_t *request, ps_batch
     return PSC_OK;
 }
 
+psc_status_t ps_shard_wait_clock(ps_shard_t *shard, const ps_session_t *session,
+                                 ps_request_t *request, psc_error_t *error)
+{
+    if (session->state == PS_SESSION_LEAVING)
+        return psc_error_set(error, PSC_INTERRUPTED,
+                             "worker %" PRIu32 " leaves before the others reach its clock",
+                             request->buffer->peer);
+    shard->counters.waits_clock += request->state != PS_REQUEST_WAIT_CLOCK;
+    request->state = PS_REQUEST_WAIT_CLOCK;
+    return PSC_OK;
+}
+
 uint64_t ps_shard_created(const ps_table_t *table)
 {
     return table->created + (table->growth != NULL ? table->growth->companion.created : 0);

@@ -119,6 +119,11 @@ PSC_MUST_CHECK psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_
                                                 uint32_t epoch, ps_table_t **table_out,
                                                 psc_error_t *error);
 
+/* The request waits for the clocks of others, and is tried again when one moves. Errors:
+ * INTERRUPTED (its session leaves). */
+PSC_MUST_CHECK psc_status_t ps_shard_wait_clock(ps_shard_t *shard, const ps_session_t *session,
+                                                ps_request_t *request, psc_error_t *error);
+
 /* Copies the ids of a request out of its message into request->space, and hashes them; once.
  * Errors: INVALID_ARGUMENT (an id of another server), NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request,
