@@ -30,8 +30,6 @@ psc_status_t psw_prefetch(embps_table_t *table, const uint64_t *ids, size_t n, u
     embps_client_t *client = table->client;
     client->tally.prefetches++;
     client->tally.rows_prefetched += n;
-    if (client->prefetched.fn != NULL)
-        client->prefetched.fn(client->prefetched.context, table, ids, n, clock);
     const psw_target_t target = psw_table_target(table);
     const psw_prefetch_options_t options = {
         .ids = ids, .n = n, .distinct = distinct, .when = clock};

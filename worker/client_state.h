@@ -21,12 +21,6 @@ typedef struct psw_tally {
     uint64_t prefetches, rows_prefetched, rows_prefetch_dropped;
 } psw_tally_t;
 
-/* Told of each prefetch before it goes out: whoever keeps copies of rows may want these too. */
-typedef struct psw_prefetch_hook {
-    void (*fn)(void *context, embps_table_t *table, const uint64_t *ids, size_t n, uint64_t clock);
-    void *context;
-} psw_prefetch_hook_t;
-
 /* The cache of a client, and its deltas under way (cached_rows.c). */
 typedef struct psw_cached psw_cached_t;
 
@@ -56,9 +50,8 @@ struct embps_client {
     uint64_t barriers;
     psw_cached_t *cached; /* NULL: none */
     psw_tally_t tally;
-    psw_request_t *touches;         /* a report of rows read straight from memory; NULL: none yet */
-    uint64_t touches_at;            /* rows read so when it was sent */
-    psw_prefetch_hook_t prefetched; /* fn NULL: nobody */
+    psw_request_t *touches; /* a report of rows read straight from memory; NULL: none yet */
+    uint64_t touches_at;    /* rows read so when it was sent */
     psw_home_t home;
 };
 
