@@ -294,6 +294,9 @@ static void agrees_with_a_dictionary_when_most_rows_are_on_disk(void **unused)
     start(&m);
     for (int i = 0; i < 2500; i++) {
         send_one(&m, (uint32_t)test_below(&m.random, WORKERS));
+        /* Now and then all deadlines pass, however fast the disk is. */
+        if (test_below(&m.random, 32) == 0)
+            ps_shard_set_time(m.f.shard, m.now_us += 40000);
         while (m.n_open > test_below(&m.random, 24)) {
             ps_shard_set_time(m.f.shard, m.now_us += 100);
             fixture_poll(&m.f);
@@ -313,7 +316,7 @@ static void agrees_with_a_dictionary_when_most_rows_are_on_disk(void **unused)
     assert_true(fixture_counter(&m.f, 0, "requests.waited_rows") > 100);
     assert_true(fixture_counter(&m.f, 0, "store.fetched_ahead") > 1000);
     assert_int_equal(fixture_counter(&m.f, 0, "rows.pulled_late"), m.n_late);
-    assert_true(m.n_late > 10); /* how many depends on the disk */
+    assert_true(m.n_late > 100);
     finish(&m);
 }
 
