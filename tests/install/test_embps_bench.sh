@@ -17,6 +17,11 @@ if "$bench" kernel --dim 0 2>/dev/null || "$bench" kernel --bogus 2>/dev/null; t
     echo "a wrong option was accepted"
     exit 1
 fi
+"$bench" pages --most 1024 --seconds 0.001 --repeats 1 --json | grep -cE \
+    '^\{"pages": [0-9]+, "lines_kib": [0-9]+, "ns": [0-9.]*[1-9][0-9.]*\}$' | grep -qx 3 || {
+    echo "not one line for each number of pages"
+    exit 1
+}
 if "$bench" bogus 2>/dev/null || "$bench" 2>/dev/null; then
     echo "a wrong command was accepted"
     exit 1
