@@ -20,6 +20,7 @@ typedef struct bench_setup {
     bool stepwise;     /* our side alone, one measurement for each line of standard input */
     bool json;
     bool cpu_time;
+    bool raw_filters;             /* raw RocksDB reads with the filters that the store reads with */
     const bench_ids_t *given_ids; /* instead of drawn ones, or NULL */
     const size_t *batches;
     size_t n_batches, max_batch;

@@ -140,8 +140,9 @@ static psc_status_t copy_database(cold_t *cold, size_t n_copies, psc_error_t *er
     static const char *const names[] = {"raw", "all-cold"};
     char path[BENCH_PATH_MAX];
     bench_rocks_t *rocks;
-    psc_status_t st =
-        bench_rocks_open(cold->options.dir, 8 * MIB, cold->value_bytes, &rocks, error);
+    const bench_rocks_options_t options = {
+        .dir = cold->options.dir, .cache_bytes = 8 * MIB, .value_bytes = cold->value_bytes};
+    psc_status_t st = bench_rocks_open(&options, &rocks, error);
     if (st != PSC_OK)
         return st;
     bench_settle();
@@ -196,7 +197,11 @@ static psc_status_t open_rocks(cold_t *cold, const char *name, uint64_t cache_by
 {
     char path[BENCH_PATH_MAX];
     bench_folder_join(&cold->folder, name, path);
-    return bench_rocks_open(path, cache_bytes, cold->value_bytes, rocks_out, error);
+    const bench_rocks_options_t options = {.dir = path,
+                                           .cache_bytes = cache_bytes,
+                                           .value_bytes = cold->value_bytes,
+                                           .filters = cold->setup->raw_filters};
+    return bench_rocks_open(&options, rocks_out, error);
 }
 
 static void close_all(cold_t *cold)

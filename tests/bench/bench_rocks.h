@@ -1,23 +1,29 @@
 /*
  * Raw RocksDB over the files of a store: what the cold tier can be measured against. Opened with
- * the options that the store wrote them with, filters included, but for a block cache of its own
- * size.
+ * the options that the store wrote them with, but for a block cache of its own size, and with
+ * filters only where they are asked for.
  */
 #ifndef TESTS_BENCH_BENCH_ROCKS_H
 #define TESTS_BENCH_BENCH_ROCKS_H
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 typedef struct bench_rocks bench_rocks_t;
 
-/* value_bytes: of each value. Errors: IO (with RocksDB's words), UNSUPPORTED (several
- * column families), NO_MEMORY. Gives. */
-PSC_MUST_CHECK psc_status_t bench_rocks_open(const char *dir, uint64_t cache_bytes,
-                                             size_t value_bytes, bench_rocks_t **rocks_out,
-                                             psc_error_t *error);
+typedef struct bench_rocks_options {
+    const char *dir;
+    uint64_t cache_bytes;
+    size_t value_bytes; /* of each value */
+    bool filters;       /* reads use the filters in the files, as the store's do */
+} bench_rocks_options_t;
+
+/* Errors: IO (with RocksDB's words), UNSUPPORTED (several column families), NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t bench_rocks_open(const bench_rocks_options_t *options,
+                                             bench_rocks_t **rocks_out, psc_error_t *error);
 /* NULL is a no-op. */
 void bench_rocks_close(bench_rocks_t *rocks);
 

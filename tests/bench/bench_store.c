@@ -23,7 +23,7 @@ typedef struct store_options {
     uint64_t rows, repeats, seed, cpu;
     double seconds, cold_share;
     const char *dir, *ids;
-    bool json, stepwise, cpu_time;
+    bool json, stepwise, cpu_time, raw_filters;
 } store_options_t;
 
 static const psc_option_t options_table[] = {
@@ -127,6 +127,12 @@ static const psc_option_t options_table[] = {
      .help = "Rates by the processor time of the process, all its threads together, instead of the "
              "time that passes. On a quiet machine, with the page cache warm, the two are nearly "
              "equal, since all runs on one processor; on a busy one this tells more."},
+    {.name = "raw-filters",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(store_options_t, raw_filters),
+     .help =
+         "Raw RocksDB looks into the filters of its files, as the store must, which cannot know "
+         "that all rows asked for exist."},
     {.name = "json",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(store_options_t, json),
@@ -315,6 +321,7 @@ static psc_status_t run(const store_options_t *options, psc_error_t *error)
                            .stepwise = options->stepwise,
                            .json = options->json,
                            .cpu_time = options->cpu_time,
+                           .raw_filters = options->raw_filters,
                            .given_ids = options->ids != NULL ? &ids : NULL,
                            .batches = choices.batches,
                            .n_batches = choices.n_batches,
