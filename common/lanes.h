@@ -11,6 +11,8 @@
 #ifndef COMMON_LANES_H
 #define COMMON_LANES_H
 
+#include "common/inline.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -23,8 +25,6 @@ typedef int32_t psc_v8i_t __attribute__((vector_size(32)));
 
 /* Eight floats anywhere in memory. */
 typedef float psc_v8u_t __attribute__((vector_size(32), aligned(4), may_alias));
-
-#define PSC_INLINE static inline __attribute__((always_inline))
 
 /* Before a loop whose constant count is at most 16: unrolled, so that small arrays of vectors
  * become registers. */

@@ -4,7 +4,7 @@
 #ifndef PS_STORE_FETCH_H
 #define PS_STORE_FETCH_H
 
-#include "common/lanes.h"
+#include "common/inline.h"
 #include "ps/store/store.h"
 
 #define PS_FETCH_LINE 64u  /* bytes of a cache line */

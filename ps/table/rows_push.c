@@ -10,7 +10,7 @@
  */
 #include "ps/table/rows.h"
 
-#include "common/lanes.h"
+#include "common/inline.h"
 #include "common/vectors.h"
 #include "ps/table/row_change.h"
 
