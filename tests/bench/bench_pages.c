@@ -6,8 +6,8 @@
  * caches long after their addresses fit no more into what the processor remembers of translations
  * (the TLB). The memory is advised to be huge pages, as the store's is: where a step is seen at a
  * few thousand pages all the same, some layer below has it in small ones, and every row that is met
- * by chance pays for a translation. Said beside the figures of `embps-bench store`, which compares a
- * look-up of two such places a row with a gather of one.
+ * by chance pays for a translation. Said beside the figures of `embps-bench store`, which compares
+ * a look-up of two such places a row with a gather of one.
  */
 #include "common/alloc.h"
 #include "common/clock.h"

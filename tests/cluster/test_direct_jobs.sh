@@ -5,7 +5,8 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# shellcheck source=tests/support/trainings
+. "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
 client=$build/tests/client_main
 cd "$dir"
 
@@ -13,14 +14,7 @@ job() # NAME SERVERS WORKERS MEMORY DIRECT PROGRAM ARGUMENT...
 {
     local name=$1 servers=$2 workers=$3 memory=$4 direct=$5
     shift 5
-    if ! timeout 120 mpirun --oversubscribe --bind-to none \
-        -n "$servers" "$build/embps-server" --data "data-$name" --memory "$memory" --direct "$direct" : \
-        -n "$workers" "$@" >"log-$name" 2>&1; then
-        echo "failed: $name"
-        cat "log-$name"
-        exit 1
-    fi
-    rm -rf "data-$name"
+    run_job "$name" "$servers" --memory "$memory" --direct "$direct" : "$workers" "$@"
     echo "ok: $name"
 }
 
@@ -38,16 +32,7 @@ job refused 1 1 64M off "$client" one 5000 rows-refused
 cmp rows-messages rows-refused
 
 # A training whose tables do not fit into 8 MiB.
-awk 'BEGIN {
-    srand(7)
-    for (line = 0; line < 3000; line++) {
-        group = int(rand() * rand() * 60)
-        text = ""
-        for (i = 0; i < 14; i++)
-            text = text sprintf("g%dw%d ", group, int(rand() * 130))
-        print text
-    }
-}' >text
+grouped_text 7 3000 60 130 14 >text
 train=("$build/embps-train" skipgram --corpus text --dim 100 --min-count 2 --batch-words 3000 --epochs 2 --quiet)
 job train-messages 1 1 256M auto "${train[@]}" --out vectors-messages
 job train-direct 1 1 256M auto "${train[@]}" --direct auto --out vectors-direct

@@ -5,34 +5,20 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-train=$build/embps-train
+# shellcheck source=tests/support/trainings
+. "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
+job_seconds=60
 cd "$dir"
 
-awk 'BEGIN {
-    srand(11)
-    for (line = 0; line < 1200; line++) {
-        group = int(rand() * rand() * 30)
-        text = ""
-        for (i = 0; i < 14; i++)
-            text = text sprintf("g%dw%d ", group, int(rand() * 60))
-        print text
-    }
-}' >text
+grouped_text 11 1200 30 60 14 >text
 words=$(wc -w <text)
 
 mpi() # NAME SERVERS WORKERS MEMORY OPTION...
 {
     local name=$1 servers=$2 workers=$3 memory=$4
     shift 4
-    if ! timeout 60 mpirun --oversubscribe --bind-to none \
-        -n "$servers" "$build/embps-server" --data "data-$name" --memory "$memory" : \
-        -n "$workers" "$train" skipgram "$@" --out "$name" --log-json "$name.json" >"$name.log" 2>&1; then
-        echo "failed: $name"
-        cat "$name.log"
-        exit 1
-    fi
-    rm -rf "data-$name"
+    run_job "$name" "$servers" --memory "$memory" : "$workers" "$train" skipgram "$@" --out "$name" \
+        --log-json "$name.json"
     echo "ok: $name"
 }
 

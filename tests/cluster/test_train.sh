@@ -4,38 +4,23 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-train=$build/embps-train
+# shellcheck source=tests/support/trainings
+. "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
 cd "$dir"
 
 # A text with something to learn, and enough of it that 8 MiB do not hold both tables: 60 groups of
 # words that stand together, and words of every length; two files, one of them a single line.
-awk 'BEGIN {
-    srand(7)
-    for (line = 0; line < 4500; line++) {
-        group = int(rand() * rand() * 60)
-        text = ""
-        for (i = 0; i < 14; i++)
-            text = text sprintf("g%dw%d ", group, int(rand() * 130))
-        print text > (line < 3000 ? "lines.txt" : "more.txt")
-    }
-}'
-tr '\n' ' ' <more.txt >line.txt
+grouped_text 7 4500 60 130 14 >all.txt
+head -n 3000 all.txt >lines.txt
+tail -n +3001 all.txt | tr '\n' ' ' >line.txt
 words=$(cat lines.txt line.txt | wc -w)
 options=(--corpus lines.txt line.txt --dim 100 --sample 1e-3 --min-count 3 --batch-words 3000 --quiet)
 epochs=(--epochs 2)
 
 mpi() # NAME SERVERS WORKERS MEMORY
 {
-    if ! timeout 120 mpirun --oversubscribe --bind-to none \
-        -n "$2" "$build/embps-server" --data "data-$1" --memory "$4" : \
-        -n "$3" "$train" "$model" "${options[@]}" "${epochs[@]}" --out "$1" --out-context "$1.context" \
-        --save-vocab "$1.vocab" --log-json "$1.json" >"$1.log" 2>&1; then
-        echo "failed: $1"
-        cat "$1.log"
-        exit 1
-    fi
-    rm -rf "data-$1"
+    run_job "$1" "$2" --memory "$4" : "$3" "$train" "$model" "${options[@]}" "${epochs[@]}" --out "$1" \
+        --out-context "$1.context" --save-vocab "$1.vocab" --log-json "$1.json"
     tail -n 1 "$1.json" | grep -q "\"event\":\"done\".*\"done\":1.0,\"words\":$((2 * words))," ||
         { echo "failed: $1 did not train all words"; tail -n 1 "$1.json"; exit 1; }
     echo "ok: $model $1"

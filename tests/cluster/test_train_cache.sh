@@ -4,35 +4,18 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+# shellcheck source=tests/support/trainings
+. "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
 cd "$dir"
 
-# 40 groups of words that stand together.
-awk 'BEGIN {
-    srand(11)
-    for (line = 0; line < 4000; line++) {
-        group = int(rand() * rand() * 40)
-        text = ""
-        for (i = 0; i < 12; i++)
-            text = text sprintf("g%dw%d ", group, int(rand() * 40))
-        print text
-    }
-}' >text.txt
+grouped_text 11 4000 40 40 12 >text.txt
 
 train() # NAME SERVERS WORKERS OPTIONS...
 {
     local name=$1 servers=$2 workers=$3
     shift 3
-    if ! timeout 120 mpirun --oversubscribe --bind-to none \
-        -n "$servers" "$build/embps-server" --data "data-$name" --memory 64M : \
-        -n "$workers" "$build/embps-train" skipgram --corpus text.txt --dim 40 --min-count 3 --sample 0 \
-        --batch-words 500 --epochs 2 --quiet --out "$name" --log-json "$name.json" "$@" \
-        >"$name.log" 2>&1; then
-        echo "failed: $name"
-        cat "$name.log"
-        exit 1
-    fi
-    rm -rf "data-$name"
+    run_job "$name" "$servers" --memory 64M : "$workers" "$train" skipgram --corpus text.txt --dim 40 \
+        --min-count 3 --sample 0 --batch-words 500 --epochs 2 --quiet --out "$name" --log-json "$name.json" "$@"
     echo "ok: $name: loss $(field loss "$name"), $(bytes "$name") bytes"
 }
 

@@ -5,36 +5,19 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-train=$build/embps-train
+# shellcheck source=tests/support/trainings
+. "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
 cd "$dir"
 
-# 40 groups of words that stand together.
-awk 'BEGIN {
-    srand(11)
-    for (line = 0; line < 1500; line++) {
-        group = int(rand() * rand() * 40)
-        text = ""
-        for (i = 0; i < 14; i++)
-            text = text sprintf("g%dw%d ", group, int(rand() * 60))
-        print text
-    }
-}' >text
+grouped_text 11 1500 40 60 14 >text
 options=(--corpus text --dim 60 --sample 0 --min-count 2 --batch-words 2000 --epochs 3 --alpha 0.1 --quiet)
 
 mpi() # NAME SERVERS WIRE [WORKERS OPTION...]
 {
     local name=$1 servers=$2 wire=$3 workers=${4:-1}
     shift $(($# > 4 ? 4 : $#))
-    if ! timeout 120 mpirun --oversubscribe --bind-to none \
-        -n "$servers" "$build/embps-server" --data "data-$name" --memory 64M : \
-        -n "$workers" "$train" skipgram "${options[@]}" --wire "$wire" --out "$name" \
-        --log-json "$name.json" "$@" >"$name.log" 2>&1; then
-        echo "failed: $name"
-        cat "$name.log"
-        exit 1
-    fi
-    rm -rf "data-$name"
+    run_job "$name" "$servers" --memory 64M : "$workers" "$train" skipgram "${options[@]}" --wire "$wire" \
+        --out "$name" --log-json "$name.json" "$@"
 }
 
 field() # NAME FIELD

@@ -5,6 +5,43 @@
 
 #include <stdlib.h>
 
+const psp_request_header_t some_request = {
+    .protocol = PSP_PROTOCOL_VERSION,
+    .cluster = UINT64_MAX,
+    .map_epoch = 3,
+    .session = UINT64_C(0x8000000000000001),
+    .sequence = UINT64_MAX,
+    .lowest_unacked = 77,
+    .request = UINT64_C(1) << 63,
+    .clock = 12,
+    .deadline_ms = UINT32_MAX,
+};
+
+void assert_request_header(const psp_request_header_t *h)
+{
+    assert_int_equal(h->protocol, some_request.protocol);
+    assert_true(h->cluster == some_request.cluster);
+    assert_int_equal(h->map_epoch, some_request.map_epoch);
+    assert_true(h->session == some_request.session);
+    assert_true(h->sequence == some_request.sequence);
+    assert_true(h->lowest_unacked == some_request.lowest_unacked);
+    assert_true(h->request == some_request.request);
+    assert_true(h->clock == some_request.clock);
+    assert_true(h->deadline_ms == some_request.deadline_ms);
+}
+
+const psp_reply_header_t some_reply = {
+    .request = UINT64_MAX, .map_epoch = 9, .least_clock = 1000, .error = PSC_ERROR_INIT};
+
+void assert_reply_ok(const psp_reply_header_t *h)
+{
+    assert_true(h->request == UINT64_MAX);
+    assert_int_equal(h->map_epoch, 9);
+    assert_int_equal(h->least_clock, 1000);
+    assert_int_equal(h->error.code, PSC_OK);
+    assert_int_equal(h->error.rank, -1);
+}
+
 int message_setup(void **state)
 {
     message_fixture_t *f = calloc(1, sizeof *f);

@@ -20,6 +20,12 @@ typedef struct message_fixture {
     uint8_t *exact; /* the copy that message borrows from */
 } message_fixture_t;
 
+/* Headers in which every field has a value of its own, and checks that a message has them. */
+extern const psp_request_header_t some_request;
+extern const psp_reply_header_t some_reply;
+void assert_request_header(const psp_request_header_t *h);
+void assert_reply_ok(const psp_reply_header_t *h);
+
 int message_setup(void **state);
 int message_teardown(void **state);
 /* Appending to the bytes: raw, or as a field of a wire type. */
