@@ -214,18 +214,20 @@ typedef struct psp_push {
     uint32_t dim;
     uint64_t step;
     psp_format_t format;
+    psp_format_t reply_format; /* of the rows in the reply */
     bool want_rows;
     bool synchronous;
     size_t n;
     const uint8_t *ids;
-    const uint8_t *rows; /* exactly n rows of that format, unaligned */
+    const uint8_t *rows; /* exactly n rows of `format`, unaligned */
 } psp_push_t;
 
 typedef struct psp_push_reply {
-    uint32_t dim;            /* 0 without rows */
+    uint32_t dim; /* 0 without rows */
+    psp_format_t format;
     size_t n;                /* rows; 0: none came */
     const uint8_t *versions; /* n little-endian uint32, unaligned */
-    const uint8_t *rows;     /* n * dim float32, unaligned */
+    const uint8_t *rows;     /* n rows of that format, unaligned */
 } psp_push_reply_t;
 
 typedef struct psp_clock {
@@ -373,11 +375,11 @@ PSC_MUST_CHECK psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_rep
                                                  psc_error_t *error);
 
 /*
- * Begins the reply of a push that wants its rows back, n at least 1: rows_out (n * dim * 4 bytes)
- * is for the gather; versions [n] are copied.
+ * Begins the reply of a push that wants its rows back, n at least 1: rows_out (n rows of the
+ * format) is for the gather; reply->versions [n] are copied, reply->rows is not read.
  */
 PSC_MUST_CHECK psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
-                                                 uint32_t dim, size_t n, const uint32_t *versions,
+                                                 const psp_push_reply_t *reply,
                                                  psp_buffer_t **buffer_out, uint8_t **rows_out,
                                                  psc_error_t *error);
 

@@ -217,6 +217,8 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     psc_status_t st = check_dim(PSP_PUSH, push->dim, error);
     if (st == PSC_OK)
         st = check_format(PSP_PUSH, push->format, error);
+    if (st == PSC_OK)
+        st = check_format(PSP_PUSH, push->reply_format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__RequestHeader head = request_header(header);
@@ -229,6 +231,7 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     to.dim = push->dim;
     to.step = push->step;
     to.format = (Embps__V1__WireFormat)push->format;
+    to.reply_format = (Embps__V1__WireFormat)push->reply_format;
     to.want_rows = push->want_rows;
     to.synchronous = push->synchronous;
     const bulk_t bulk[] = {
@@ -265,20 +268,23 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
     return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 4, buffer_out, error);
 }
 
-psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header, uint32_t dim,
-                                  size_t n, const uint32_t *versions, psp_buffer_t **buffer_out,
+psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
+                                  const psp_push_reply_t *reply, psp_buffer_t **buffer_out,
                                   uint8_t **rows_out, psc_error_t *error)
 {
-    psc_status_t st = check_dim(PSP_PUSH_REPLY, dim, error);
+    psc_status_t st = check_dim(PSP_PUSH_REPLY, reply->dim, error);
+    if (st == PSC_OK)
+        st = check_format(PSP_PUSH_REPLY, reply->format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__ReplyHeader head = reply_header(header);
     Embps__V1__PushReply to = EMBPS__V1__PUSH_REPLY__INIT;
     to.header = &head;
-    to.dim = dim;
+    to.dim = reply->dim;
+    to.format = (Embps__V1__WireFormat)reply->format;
     const bulk_t bulk[] = {
-        {3, bulk_bytes(n, sizeof(uint32_t)), versions, NULL},
-        {15, bulk_bytes(n, dim * sizeof(float)), NULL, rows_out},
+        {3, bulk_bytes(reply->n, sizeof(uint32_t)), reply->versions, NULL},
+        {15, bulk_bytes(reply->n, psp_row_bytes(reply->format, reply->dim)), NULL, rows_out},
     };
     return pack(pool, PSP_PUSH_REPLY, &to.base, bulk, 2, buffer_out, error);
 }

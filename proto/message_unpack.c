@@ -427,10 +427,12 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
 {
     const run_t *ids = &u->bulk[0];
     const run_t *rows = &u->bulk[1];
-    psp_format_t format = PSP_FORMAT_F32;
+    psp_format_t format = PSP_FORMAT_F32, reply_format = PSP_FORMAT_F32;
     psc_status_t st = check_dim(u, from->dim);
     if (st == PSC_OK)
         st = read_format(u, (uint32_t)from->format, &format);
+    if (st == PSC_OK)
+        st = read_format(u, (uint32_t)from->reply_format, &reply_format);
     if (st != PSC_OK)
         return st;
     uint32_t kind = (uint32_t)from->kind;
@@ -452,6 +454,7 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
         .dim = from->dim,
         .step = from->step,
         .format = format,
+        .reply_format = reply_format,
         .want_rows = from->want_rows != 0,
         .synchronous = from->synchronous != 0,
         .n = n,
@@ -472,9 +475,11 @@ static psc_status_t read_push_reply(const unpacker_t *u, const Embps__V1__PushRe
         return rows->size != 0 ? refuse(u, "it has rows without versions") : PSC_OK;
     psc_status_t st = check_dim(u, from->dim);
     size_t want;
+    if (st == PSC_OK)
+        st = read_format(u, (uint32_t)from->format, &to->format);
     if (st != PSC_OK)
         return st;
-    if (!psc_size_multiply(n, (size_t)from->dim * sizeof(float), &want) || want != rows->size)
+    if (!psc_size_multiply(n, psp_row_bytes(to->format, from->dim), &want) || want != rows->size)
         return refuse(u, "it has not as many versions as rows");
     to->dim = from->dim;
     to->versions = versions->start;

@@ -191,6 +191,7 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
                        .want_rows = plan->want_rows,
                        .dim = plan->target->dim,
                        .format = plan->target->push_format,
+                       .reply_format = plan->request->format,
                        .n = n};
     psp_buffer_t *buffer;
     uint8_t *ids;
@@ -402,6 +403,7 @@ psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
     if (st != PSC_OK)
         return st;
     plan.request->dim = target->dim;
+    plan.request->format = target->pull_format;
     psw_request_set_cache(plan.request, options->cache, target->table,
                           psw_core_clock(issuer->core));
     st = reserve_row(issuer, target->dim, &what);

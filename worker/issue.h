@@ -31,8 +31,9 @@ typedef struct psw_target {
     bool whole; /* messages are as long as they may be: where a push is cut changes what it does */
     const uint32_t *epochs; /* table epoch by server */
     psp_format_t push_format;
-    uint64_t rounding_seed; /* of gradients and deltas in other formats than f32 */
-    uint32_t push_number;   /* the client's own count of pushes to the table */
+    psp_format_t pull_format; /* of rows that a push brings back */
+    uint64_t rounding_seed;   /* of gradients and deltas in other formats than f32 */
+    uint32_t push_number;     /* the client's own count of pushes to the table */
 } psw_target_t;
 
 /*

@@ -158,6 +158,19 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     return PSC_OK;
 }
 
+static psc_status_t reserve_row(psw_request_t *request, psc_error_t *error)
+{
+    if (request->dim <= request->row_capacity)
+        return PSC_OK;
+    float *row = psc_realloc_array(request->row, request->dim, sizeof *row);
+    if (row == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a row of %u floats",
+                             request->dim);
+    request->row = row;
+    request->row_capacity = request->dim;
+    return PSC_OK;
+}
+
 /* Rows that a push brought back. */
 static psc_status_t accept_push(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
                                 const psp_push_reply_t *reply, uint64_t least_clock,
@@ -165,19 +178,29 @@ static psc_status_t accept_push(psw_request_t *request, uint32_t server, uint32_
 {
     if (reply->n == 0)
         return PSC_OK;
-    if (!request->picked || reply->n != n || reply->dim != request->dim)
+    const psp_row_format_t *coder = psp_row_format(request->format);
+    if (!request->picked || reply->n != n || reply->dim != request->dim ||
+        reply->format != request->format)
         return psc_error_set(error, PSC_PROTOCOL,
-                             "server %u answered a push of %u rows of %u with %zu rows of %u",
-                             server, n, request->dim, reply->n, reply->dim);
-    const size_t bytes = request->dim * sizeof(float);
-    for (uint32_t j = 0; j < n; j++)
+                             "server %u answered a push of %u rows of %u, to come back in %s, with "
+                             "%zu rows of %u in %s",
+                             server, n, request->dim, coder->name, reply->n, reply->dim,
+                             psp_row_format(reply->format)->name);
+    const size_t bytes = psp_row_bytes(request->format, request->dim);
+    const bool coded = request->format != PSP_FORMAT_F32;
+    psc_status_t st = coded ? reserve_row(request, error) : PSC_OK;
+    for (uint32_t j = 0; st == PSC_OK && j < n; j++) {
+        const uint8_t *row = reply->rows + j * bytes;
+        if (coded)
+            coder->decode(request->row, row, request->dim);
         tell_cache(request, begin + j,
                    (psw_answer_t){.least_clock = least_clock,
                                   .version = version_at(reply->versions, j),
                                   .state = PSP_ROW_PRESENT,
                                   .returned = true,
-                                  .row = reply->rows + j * bytes});
-    return PSC_OK;
+                                  .row = coded ? (const uint8_t *)request->row : row});
+    }
+    return st;
 }
 
 psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
@@ -276,6 +299,7 @@ void psw_request_destroy(psw_request_t *request)
     psc_free(request->duplicates);
     psc_free(request->tickets);
     psc_free(request->held);
+    psc_free(request->row);
     psc_free(request);
 }
 

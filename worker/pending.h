@@ -50,7 +50,8 @@ struct embps_request {
     bool picked;           /* rows have tickets: the cache gets the answers */
     psw_ticket_t *tickets; /* message rows, as order */
     uint32_t *held;        /* version that lies in the caller's row already; 0: none */
-    size_t tickets_capacity, held_capacity;
+    float *row;            /* one row that a push brought back, decoded */
+    size_t tickets_capacity, held_capacity, row_capacity;
 
     /* what came back */
     psp_open_table_reply_t opened;

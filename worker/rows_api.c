@@ -126,6 +126,7 @@ psw_target_t psw_table_target(const embps_table_t *table)
                           .whole = table->whole,
                           .epochs = table->epochs,
                           .push_format = table->push_format,
+                          .pull_format = table->pull_format,
                           .rounding_seed = table->rounding_seed,
                           .push_number = table->pushes};
 }

@@ -167,11 +167,15 @@ static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_err
     psp_buffer_t *buffer;
     uint8_t *out;
     (void)ps_rows_inspect(&rows.rows, space->states, space->versions);
-    psc_status_t st = psp_push_reply_begin(shard->options.pool, &header, request->table->dim,
-                                           push->n, space->versions, &buffer, &out, error);
+    const psp_push_reply_t reply = {.dim = request->table->dim,
+                                    .format = push->reply_format,
+                                    .n = push->n,
+                                    .versions = (const uint8_t *)space->versions};
+    psc_status_t st =
+        psp_push_reply_begin(shard->options.pool, &header, &reply, &buffer, &out, error);
     if (st != PSC_OK)
         return st;
-    ps_rows_gather(&rows.rows, space->states, PSP_FORMAT_F32, out);
+    ps_rows_gather(&rows.rows, space->states, push->reply_format, out);
     ps_shard_send(shard, request->buffer->peer, buffer);
     shard->counters.rows_returned += push->n;
     return PSC_OK;

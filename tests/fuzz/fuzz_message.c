@@ -70,7 +70,8 @@ static void touch_all(const psp_message_t *m)
                    m->u.pull_reply.dim);
     } else if (m->kind == PSP_PUSH_REPLY) {
         touch(m->u.push_reply.versions, m->u.push_reply.n * 4);
-        touch(m->u.push_reply.rows, m->u.push_reply.n * m->u.push_reply.dim * 4);
+        decode_all(m->u.push_reply.format, m->u.push_reply.rows, m->u.push_reply.n,
+                   m->u.push_reply.dim);
     } else if (m->kind == PSP_STATS_REPLY) {
         require(m->u.stats_reply.n <= PSP_COUNTERS_MAX);
         for (size_t i = 0; i < m->u.stats_reply.n; i++)
@@ -98,13 +99,9 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
         memcpy(rows, r->rows, r->n_values * psp_row_bytes(r->format, r->dim));
     } else if (m->kind == PSP_PUSH_REPLY && m->u.push_reply.n != 0) {
         const psp_push_reply_t *r = &m->u.push_reply;
-        uint32_t *versions = malloc(r->n * 4 + 1);
-        require(versions != NULL);
-        memcpy(versions, r->versions, r->n * 4);
-        st = psp_push_reply_begin(pool, &m->reply, r->dim, r->n, versions, &buffer, &rows, NULL);
+        st = psp_push_reply_begin(pool, &m->reply, r, &buffer, &rows, NULL);
         require(st == PSC_OK);
-        memcpy(rows, r->rows, r->n * r->dim * 4);
-        free(versions);
+        memcpy(rows, r->rows, r->n * psp_row_bytes(r->format, r->dim));
     } else {
         st = psp_message_pack(pool, m, &buffer, NULL);
         require(st == PSC_OK);

@@ -360,29 +360,38 @@ static void push_reply_brings_rows_back(void **state)
 {
     message_fixture_t *f = *state;
     enum { N = 9, D = 3 };
+    static const size_t row_bytes[PSP_FORMATS] = {4 * D, 2 * D, 2 * D, 4 + D};
     uint32_t versions[N];
     for (uint32_t i = 0; i < N; i++)
         versions[i] = i * i;
+    psp_push_reply_t reply = {.dim = D, .n = N, .versions = (const uint8_t *)versions};
     psp_buffer_t *buffer = NULL;
     uint8_t *rows = NULL;
-    assert_int_equal(
-        psp_push_reply_begin(f->pool, &some_reply, D, N, versions, &buffer, &rows, &f->error),
-        PSC_OK);
-    for (size_t i = 0; i < (size_t)N * D * 4; i++)
-        rows[i] = (uint8_t)i;
-    assert_ptr_equal(rows + (size_t)N * D * 4, buffer->data + buffer->size);
-    assert_int_equal(psp_message_unpack(f->scratch, PSP_PUSH_REPLY, buffer->data, buffer->size,
-                                        &f->message, &f->error),
-                     PSC_OK);
-    assert_reply_ok(&f->message.reply);
-    assert_int_equal(f->message.u.push_reply.n, N);
-    assert_int_equal(f->message.u.push_reply.dim, D);
-    assert_ptr_equal(f->message.u.push_reply.rows, rows);
-    assert_memory_equal(f->message.u.push_reply.versions, versions, sizeof versions);
-    psp_buffer_put(buffer);
-    assert_int_equal(
-        psp_push_reply_begin(f->pool, &some_reply, 0, N, versions, &buffer, &rows, &f->error),
-        PSC_INVALID_ARGUMENT);
+    for (uint32_t format = 0; format < PSP_FORMATS; format++) {
+        const size_t bytes = N * row_bytes[format];
+        reply.format = (psp_format_t)format;
+        assert_int_equal(
+            psp_push_reply_begin(f->pool, &some_reply, &reply, &buffer, &rows, &f->error), PSC_OK);
+        for (size_t i = 0; i < bytes; i++)
+            rows[i] = (uint8_t)i;
+        assert_ptr_equal(rows + bytes, buffer->data + buffer->size);
+        assert_int_equal(psp_message_unpack(f->scratch, PSP_PUSH_REPLY, buffer->data, buffer->size,
+                                            &f->message, &f->error),
+                         PSC_OK);
+        assert_reply_ok(&f->message.reply);
+        assert_int_equal(f->message.u.push_reply.n, N);
+        assert_int_equal(f->message.u.push_reply.dim, D);
+        assert_int_equal(f->message.u.push_reply.format, format);
+        assert_ptr_equal(f->message.u.push_reply.rows, rows);
+        assert_memory_equal(f->message.u.push_reply.versions, versions, sizeof versions);
+        psp_buffer_put(buffer);
+    }
+    reply.format = (psp_format_t)PSP_FORMATS;
+    assert_int_equal(psp_push_reply_begin(f->pool, &some_reply, &reply, &buffer, &rows, &f->error),
+                     PSC_INVALID_ARGUMENT);
+    reply = (psp_push_reply_t){.n = N, .versions = (const uint8_t *)versions};
+    assert_int_equal(psp_push_reply_begin(f->pool, &some_reply, &reply, &buffer, &rows, &f->error),
+                     PSC_INVALID_ARGUMENT);
 }
 
 static void an_error_reply_of_any_kind_comes_back_whole(void **state)

@@ -454,6 +454,37 @@ static void rows_of_16_bits_are_fetched_again_after_own_deltas(void **state)
     finish(&w, 1);
 }
 
+static void rows_that_come_back_with_gradients_are_what_a_pull_shows(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"f32", "bf16", "f16", "int8"};
+    static world_t w;
+    embps_error_t error;
+    start(&w, 1, EMBPS_ASYNC, 1);
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++) {
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        embps_table_t *table = NULL;
+        options.dim = D;
+        options.pull_format = formats[f];
+        check(embps_table_open(w.clients[0], formats[f], &options, &table, &error), &error);
+        const uint64_t before = counter(w.clients[0], "rows.pushed_returned");
+        for (int i = 0; i < 100; i++) {
+            const uint64_t id = 3;
+            float row[D], gradient[D], shown[D];
+            for (size_t c = 0; c < D; c++)
+                gradient[c] = test_float(&w.random);
+            check(embps_pull(table, &id, 1, row, &error), &error);
+            check(embps_push(table, EMBPS_GRADIENT, &id, 1, gradient, 0.1F, &error), &error);
+            check(embps_pull(table, &id, 1, row, &error), &error);
+            check(embps_pull_states(table, &id, 1, shown, NULL, EMBPS_PULL_SCAN, &error), &error);
+            assert_memory_equal(row, shown, sizeof shown);
+            check(embps_clock(w.clients[0], 0, NULL, &error), &error);
+        }
+        assert_true(counter(w.clients[0], "rows.pushed_returned") > before + 50);
+    }
+    finish(&w, 1);
+}
+
 static void a_delta_that_is_refused_later_is_told_and_the_copy_ends(void **state)
 {
     (void)state;
@@ -534,6 +565,7 @@ int main(void)
         cmocka_unit_test(one_client_sees_its_own_effects_whatever_is_switched),
         cmocka_unit_test(at_staleness_0_no_bit_changes),
         cmocka_unit_test(rows_of_16_bits_are_fetched_again_after_own_deltas),
+        cmocka_unit_test(rows_that_come_back_with_gradients_are_what_a_pull_shows),
         cmocka_unit_test(a_delta_that_is_refused_later_is_told_and_the_copy_ends),
         cmocka_unit_test(after_a_barrier_everybody_sees_everything),
         cmocka_unit_test(a_cache_that_is_too_small_is_refused),

@@ -135,6 +135,28 @@ static void a_push_brings_its_rows_back_when_asked(void **unused)
     fixture_close(&f, true);
 }
 
+static void rows_come_back_in_the_format_that_the_push_asks_for(void **unused)
+{
+    (void)unused;
+    shard_fixture_t f;
+    (void)start(&f, 0);
+    const float third = 1.0F / 3;
+    (void)push_row(&f, 0, (psp_push_t){.kind = PSP_PUSH_ASSIGN}, 7, third);
+    for (uint32_t format = 0; format < PSP_FORMATS; format++) {
+        const psp_row_format_t *coder = psp_row_format((psp_format_t)format);
+        const psp_push_t push = {
+            .kind = PSP_PUSH_DELTA, .want_rows = true, .reply_format = (psp_format_t)format};
+        const psp_message_t reply = push_row(&f, 0, push, 7, 0);
+        const psp_push_reply_t *r = &reply.u.push_reply;
+        uint8_t coded[DIM * sizeof(float)];
+        coder->encode(coded, (const float[DIM]){third, third, third}, DIM);
+        assert_int_equal(r->n, 1);
+        assert_int_equal(r->format, format);
+        assert_memory_equal(r->rows, coded, psp_row_bytes((psp_format_t)format, DIM));
+    }
+    fixture_close(&f, true);
+}
+
 static void tables_that_grow_neither_confirm_nor_bring_back(void **unused)
 {
     (void)unused;
@@ -181,6 +203,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_that_did_not_move_are_told_and_not_sent),
         cmocka_unit_test(a_push_brings_its_rows_back_when_asked),
+        cmocka_unit_test(rows_come_back_in_the_format_that_the_push_asks_for),
         cmocka_unit_test(tables_that_grow_neither_confirm_nor_bring_back),
         cmocka_unit_test(replies_tell_the_least_clock_of_all_workers),
     };
