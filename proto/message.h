@@ -106,7 +106,7 @@ typedef struct psp_reply_header {
 
 typedef struct psp_hello {
     uint32_t worker;
-    uint32_t n_workers;
+    uint32_t n_workers; /* 0: a guest */
 } psp_hello_t;
 
 typedef struct psp_hello_reply {
@@ -119,6 +119,10 @@ typedef struct psp_hello_reply {
     const uint8_t *slot_owners;  /* PSC_SLOT_COUNT little-endian uint16, unaligned; NULL: none */
     char host[PSP_NAME_MAX + 1]; /* "": unknown */
     uint32_t window_bytes;       /* 0: no limit */
+    uint32_t lease_ms;           /* of a guest; 0: none */
+    size_t n_addresses;          /* 0 or n_servers */
+    /* "HOST:PORT" by server, at most PSP_NAME_MAX bytes each; when unpacked: in the scratch */
+    const char *const *addresses;
 } psp_hello_reply_t;
 
 typedef struct psp_open_table {

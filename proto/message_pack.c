@@ -338,6 +338,14 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
                              PSP_NAME_MAX);
     to.host = (char *)from->host;
     to.window_bytes = from->window_bytes;
+    to.lease_ms = from->lease_ms;
+    for (size_t i = 0; i < from->n_addresses; i++) {
+        psc_status_t st = check_name("a server's address", from->addresses[i], SIZE_MAX, error);
+        if (st != PSC_OK)
+            return st;
+    }
+    to.n_addresses = from->n_addresses;
+    to.addresses = (char **)from->addresses;
     size_t owners_bytes = from->slot_owners != NULL ? PSC_SLOT_COUNT * sizeof(uint16_t) : 0;
     bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
     return pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);

@@ -220,7 +220,7 @@ static psc_status_t read_reply_header(const unpacker_t *u, const Embps__V1__Repl
 static psc_status_t read_hello(const unpacker_t *u, const Embps__V1__HelloRequest *from,
                                psp_hello_t *to)
 {
-    if (from->worker >= from->n_workers)
+    if (from->worker >= from->n_workers && from->n_workers != 0)
         return refuse_number(u, "worker rank", from->worker);
     *to = (psp_hello_t){.worker = from->worker, .n_workers = from->n_workers};
     return PSC_OK;
@@ -238,6 +238,13 @@ static psc_status_t read_hello_reply(const unpacker_t *u, const Embps__V1__Hello
     size_t host_length = strlen(from->host);
     if (host_length > PSP_NAME_MAX)
         return refuse_number(u, "length of host", host_length);
+    if (from->n_addresses != 0 && from->n_addresses != from->n_servers)
+        return refuse_number(u, "number of addresses", from->n_addresses);
+    for (size_t i = 0; i < from->n_addresses; i++) {
+        size_t length = strlen(from->addresses[i]);
+        if (length == 0 || length > PSP_NAME_MAX)
+            return refuse_number(u, "length of an address", length);
+    }
     *to = (psp_hello_reply_t){
         .cluster = from->cluster,
         .session = from->session,
@@ -247,6 +254,9 @@ static psc_status_t read_hello_reply(const unpacker_t *u, const Embps__V1__Hello
         .max_message_bytes = from->max_message_bytes,
         .slot_owners = u->bulk[0].size != 0 ? u->bulk[0].start : NULL,
         .window_bytes = from->window_bytes,
+        .lease_ms = from->lease_ms,
+        .n_addresses = from->n_addresses,
+        .addresses = (const char *const *)from->addresses,
     };
     memcpy(to->host, from->host, host_length + 1);
     return PSC_OK;
@@ -584,7 +594,6 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
     case PSP_TOUCHES:
         read_touches(u, from, &to->u.touches);
         return PSC_OK;
-    case PSP_TOUCHES_REPLY:
     case PSP_BARRIER_REPLY:
         to->u.barrier_reply.first = ((const Embps__V1__BarrierReply *)from)->first;
         to->u.barrier_reply.n_lost = ((const Embps__V1__BarrierReply *)from)->n_lost;
@@ -592,6 +601,7 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:
     case PSP_PREFETCH_REPLY:
+    case PSP_TOUCHES_REPLY:
         return PSC_OK; /* a header alone */
     }
     return PSC_OK;

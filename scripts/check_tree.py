@@ -29,6 +29,7 @@ INCLUDES = {
     "proto": {"proto", "common"},
     "proto/local": {"proto/local", "proto", "common"},
     "proto/mpi": {"proto/mpi", "proto", "common"},
+    "proto/grpc": {"proto/grpc", "proto", "common"},
     "ps/store": {"ps/store", "common"},
     "ps/growth": {"ps/growth", "common"},
     "ps/optim": {"ps/optim", "common"},
@@ -56,6 +57,7 @@ INCLUDE_EXCEPTIONS = {
 # Third party header -> the only files that may include it, as an expression.
 QUARANTINE = [
     (r"mpi\.h", r"proto/mpi/.*|(.*/)?main\.c|tests/.*"),
+    (r"grpc/.*", r"proto/grpc/.*|tests/.*"),
     (r"rocksdb/.*", r"ps/store/cold_rocks\.c|tests/bench/.*"),
     (r"protobuf-c/.*|proto/embps\.pb-c\.h", r"proto/[^/]*|tests/.*"),
     (r"Random123/.*", r"common/rng\.c"),

@@ -50,6 +50,9 @@ static void touch_all(const psp_message_t *m)
         return;
     if (m->kind == PSP_HELLO_REPLY) {
         touch(m->u.hello_reply.slot_owners, (size_t)16384 * 2);
+        for (size_t i = 0; i < m->u.hello_reply.n_addresses; i++)
+            touch((const uint8_t *)m->u.hello_reply.addresses[i],
+                  strlen(m->u.hello_reply.addresses[i]) + 1);
     } else if (m->kind == PSP_PULL) {
         touch(m->u.pull.ids, m->u.pull.n * 8);
         if (m->u.pull.versions != NULL)

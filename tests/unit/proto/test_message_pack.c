@@ -177,6 +177,34 @@ static void hello_reply_carries_the_slot_map(void **state)
     assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
 }
 
+static void hello_reply_tells_where_the_servers_listen(void **state)
+{
+    message_fixture_t *f = *state;
+    char longest[PSP_NAME_MAX + 2] = {0};
+    memset(longest, 'a', PSP_NAME_MAX);
+    const char *addresses[2] = {"[::1]:50051", longest};
+    psp_message_t m = {.kind = PSP_HELLO_REPLY, .reply = some_reply};
+    m.u.hello_reply = (psp_hello_reply_t){
+        .n_servers = 2, .lease_ms = 1500, .n_addresses = 2, .addresses = addresses};
+    psp_buffer_t *buffer = round_trip(f, &m);
+    const psp_hello_reply_t *r = &f->message.u.hello_reply;
+    assert_int_equal(r->lease_ms, 1500);
+    assert_int_equal(r->n_addresses, 2);
+    assert_string_equal(r->addresses[0], addresses[0]);
+    assert_string_equal(r->addresses[1], longest);
+    psp_buffer_put(buffer);
+
+    m.u.hello_reply.n_servers = 3; /* one of them has no address */
+    psp_message_t got;
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_OK);
+    assert_int_equal(psp_message_unpack(f->scratch, PSP_HELLO_REPLY, buffer->data, buffer->size,
+                                        &got, &f->error),
+                     PSC_PROTOCOL);
+    psp_buffer_put(buffer);
+    longest[PSP_NAME_MAX] = 'a';
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+}
+
 static void open_table_survives_with_longest_names_and_all_params(void **state)
 {
     message_fixture_t *f = *state;
@@ -492,6 +520,7 @@ int main(void)
         MESSAGE_TEST(every_request_survives_the_wire),
         MESSAGE_TEST(every_small_reply_survives_the_wire),
         MESSAGE_TEST(hello_reply_carries_the_slot_map),
+        MESSAGE_TEST(hello_reply_tells_where_the_servers_listen),
         MESSAGE_TEST(open_table_survives_with_longest_names_and_all_params),
         MESSAGE_TEST(every_option_of_a_table_survives_the_wire),
         cmocka_unit_test(precisions_have_names),
