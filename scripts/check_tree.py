@@ -173,7 +173,7 @@ class Tree:
         seen = {}
         for path in self.files:
             name = path.rsplit("/", 1)[-1]
-            if name in {"main.c", "README.md", "CMakeLists.txt"} or "/corpus/" in path:
+            if name in {"main.c", "README.md", "CMakeLists.txt", "__init__.py"} or "/corpus/" in path:
                 continue
             if name in seen:
                 self.report(path, 1, "names", f"same file name as {seen[name]}")

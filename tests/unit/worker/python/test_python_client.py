@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""The Python client against a server in this process: what it brings, what it refuses, who owns what."""
+
+import asyncio
+import copy
+import ctypes
+import gc
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
+import python_tests  # noqa: E402
+
+python_tests.need("numpy")
+import numpy as np  # noqa: E402
+
+import embps  # noqa: E402
+from embps import errors, library  # noqa: E402
+
+HEADER = python_tests.ROOT / "worker" / "include" / "embps.h"
+TOP = 2**64 - 1
+
+
+class Declarations(python_tests.Case):
+    """What library.py repeats of embps.h."""
+
+    def c_layout(self, name, struct):
+        """Size of the C struct and offset of each field, as the compiler has them."""
+        fields = [field for field, _ in struct._fields_]
+        prints = "".join(f'printf(" %zu", offsetof({name}, {field}));' for field in fields)
+        source = self.folder / "layout.c"
+        source.write_text(f'#include <embps.h>\n#include <stdio.h>\n'
+                          f'int main(void) {{ printf("%zu", sizeof({name})); {prints} return 0; }}\n',
+                          encoding="ascii")
+        program = self.folder / "layout"
+        subprocess.run([os.environ.get("CC", "cc"), f"-I{HEADER.parent}", source, "-o", program], check=True)
+        return [int(n) for n in subprocess.check_output([program]).split()]
+
+    def test_structs_are_those_of_the_header(self):
+        for name, struct in (("embps_error_t", library.ErrorStruct),
+                             ("embps_local_options_t", library.LocalOptions),
+                             ("embps_table_options_t", library.TableOptions)):
+            ours = [ctypes.sizeof(struct)] + [getattr(struct, field).offset for field, _ in struct._fields_]
+            self.assertEqual(ours, self.c_layout(name, struct), name)
+
+    def test_each_code_of_the_header_is_a_class(self):
+        codes = re.findall(r"^    EMBPS_([A-Z_]+) = (\d+),", HEADER.read_text(encoding="utf-8"), re.MULTILINE)
+        codes = {int(number) for name, number in codes
+                 if name not in {"OK", "GRADIENT", "DELTA", "ASSIGN"} and not name.startswith("ROW_")}
+        self.assertEqual(codes, set(errors.BY_CODE))
+
+    def test_without_a_library_the_import_says_what_to_do(self):
+        environment = {**os.environ, "EMBPS_LIBRARY": "/nonexistent/libembps.so",
+                       "PYTHONPATH": str(python_tests.ROOT / "worker" / "python")}
+        said = subprocess.run([sys.executable, "-c", "import embps"], env=environment, text=True,
+                              stderr=subprocess.PIPE, check=False)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("ImportError: embps: libembps.so cannot be loaded", said.stderr)
+        self.assertIn("/nonexistent/libembps.so", said.stderr)
+        self.assertIn("EMBPS_LIBRARY", said.stderr)
+
+
+class Rows(python_tests.Case):
+    def setUp(self):
+        super().setUp()
+        self.client = self.connect()
+        self.table = self.client.table("rows", 3, init=("constant", 0.5))
+
+    def test_rows_come_in_the_shape_of_the_ids(self):
+        for shape in ((), (0,), (1,), (4,), (2, 3), (2, 0, 3), (1, 2, 3)):
+            rows = self.table.pull(np.zeros(shape, dtype=np.int64))
+            self.assertEqual((rows.shape, rows.dtype), ((*shape, 3), np.float32))
+            self.assertTrue((rows == 0.5).all())
+        self.assertEqual(self.table.pull([]).shape, (0, 3))
+
+    def test_ids_of_any_integer_type_name_the_same_rows(self):
+        self.table.assign([0, 1, 100, TOP], np.arange(12).reshape(4, 3) * 1.0)
+        for dtype in (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, ">i4"):
+            rows = self.table.pull(np.array([100, 0, 1], dtype=dtype))
+            self.assertEqual(rows[:, 0].tolist(), [6, 0, 3])
+        self.assertEqual(self.table.pull([TOP, 1])[:, 2].tolist(), [11, 5])
+        self.assertEqual(self.table.pull(np.array([TOP], dtype=np.uint64))[0].tolist(), [9, 10, 11])
+        self.assertEqual(self.table.pull(np.arange(200)[::-1][99:101])[:, 0].tolist(), [6, 0.5])
+        self.assertEqual(self.table.pull(np.array([100, TOP], dtype=object))[:, 0].tolist(), [6, 9])
+
+    def test_what_is_no_id_is_refused(self):
+        for ids in (-1, [-1], [3, -7], np.array([-1], dtype=np.int8), [2**64], [1.0], np.ones(2), [True],
+                    np.array([True]), "7", ["7"], None, [None], [[1], [2, 3]], object()):
+            with self.assertRaises(embps.InvalidArgument, msg=repr(ids)) as caught:
+                self.table.pull(ids)
+            self.assertIsInstance(caught.exception, ValueError)
+            self.assertIn("ids", str(caught.exception))
+
+    def test_what_are_no_rows_is_refused_and_nothing_is_sent(self):
+        bad = (np.ones((2, 2)), np.ones((3, 3)), np.ones(6), np.ones((2, 3), dtype=complex), "x", None,
+               np.ones((2, 3), dtype=np.int64), np.full((2, 3), np.nan), np.full((2, 3), -np.inf),
+               np.full((2, 3), 1e300), [[1.0, 2.0, 3.0], [4.0, 5.0]])
+        for rows in bad:
+            for push in (lambda rows: self.table.push([1, 2], rows, 0.1),
+                         lambda rows: self.table.push_delta([1, 2], rows),
+                         lambda rows: self.table.assign([1, 2], rows),
+                         lambda rows: self.table.push_async([1, 2], rows, 0.1)):
+                self.assertRaises(embps.InvalidArgument, push, rows)
+        for rate in (np.nan, np.inf, None, "fast"):
+            self.assertRaises(embps.InvalidArgument, self.table.push, [1], np.ones((1, 3)), rate)
+        self.assertTrue((self.table.pull([1, 2]) == 0.5).all())
+
+    def test_a_value_that_is_not_finite_is_named_by_its_id(self):
+        rows = np.zeros((2, 3))
+        rows[1, 2] = np.nan
+        with self.assertRaises(embps.InvalidArgument) as caught:
+            self.table.push([5, TOP], rows, 0.1)
+        self.assertEqual(caught.exception.row_id, TOP)
+        self.assertEqual(caught.exception.code, 2)
+
+    def test_rows_are_read_into_memory_of_the_program(self):
+        out = np.full((2, 3), 9, dtype=np.float32)
+        self.assertIs(self.table.pull([1, 2], out=out), out)
+        self.assertTrue((out == 0.5).all())
+        read_only = np.ones((2, 3), dtype=np.float32)
+        read_only.flags.writeable = False
+        for bad in (np.empty((2, 3)), np.empty((3, 3), dtype=np.float32), [0] * 6, read_only,
+                    np.empty((2, 6), dtype=np.float32)[:, ::2]):
+            self.assertRaises(embps.InvalidArgument, self.table.pull, [1, 2], out=bad)
+
+    def test_states_tell_which_rows_were_pushed(self):
+        self.table.push_delta(7, [1.0, 2, 3])
+        rows, states = self.table.pull_states([[7, 8]])
+        self.assertEqual(rows.tolist(), [[[1.5, 2.5, 3.5], [0.5] * 3]])
+        self.assertEqual(states.tolist(), [[embps.RowState.PRESENT, embps.RowState.INITIAL]])
+        rows, states = self.table.pull_within([7], 10)
+        self.assertEqual((rows.tolist(), states.tolist()), ([[1.5, 2.5, 3.5]], [embps.RowState.PRESENT]))
+
+    def test_random_calls_do_what_a_dictionary_does(self):
+        generator = np.random.default_rng(python_tests.seed())
+        model = {}
+        pool = generator.integers(0, 2**64, 40, dtype=np.uint64)
+        for _ in range(300):
+            ids = generator.choice(pool, generator.integers(0, 30))
+            # Small integers, so that sums are exact in any order.
+            rows = generator.integers(-8, 9, (len(ids), 3)).astype(np.float32)
+            kind = generator.integers(0, 4)
+            if kind == 0:
+                self.table.push_delta(ids, rows)
+            elif kind == 1:
+                self.table.push(ids, rows, 0.5)
+                rows = rows * np.float32(-0.5)
+            elif kind == 2:
+                self.table.assign(ids, rows)
+            for key, row in zip(ids.tolist(), rows):
+                if kind == 2:
+                    model[key] = row
+                elif kind < 2:
+                    model[key] = model.get(key, np.float32(0.5)) + row
+            expected = np.array([model.get(key, np.full(3, 0.5)) for key in pool.tolist()])
+            self.assertEqual(self.table.pull(pool).tolist(), expected.tolist())
+
+    def test_a_table_has_the_options_it_was_given(self):
+        table = self.client.table("adam", 2, optimizer=("adam", 0.5, 0.5, 1.0), bounds=(-0.25, 8), pad_id=3,
+                                  init=("constant", 1), seed=9, pull_format="bf16", clip_value=2)
+        table.set_step(1)
+        table.push([1, 3], np.ones((2, 2)), lr=4.0)  # the first step of adam: rate * g / (|g| + eps)
+        self.assertEqual(table.pull([1, 3]).tolist(), [[-0.25, -0.25], [0, 0]])
+        with self.assertRaises(embps.Mismatch):
+            self.client.table("adam", 3)
+        for options in ({"optimizer": "none"}, {"optimizer": ("sgd", 1)}, {"init": ("uniform", "low")},
+                        {"bogus": 1}, {"seed": -1}, {"precision": "f64"}, {"precision": 3}, {"init": ()},
+                        {"pad_id": -1}, {"pad_id": 1.5}, {"l2": -1}):
+            self.assertRaises(embps.InvalidArgument, self.client.table, "bad", 2, **options)
+        for dim in (0, -1, 65537, 2**40, 1.0, "3", True):
+            self.assertRaises(embps.InvalidArgument, self.client.table, "bad", dim)
+        for name in ("", "x" * 256, 7, "a\0b"):
+            self.assertRaises(embps.InvalidArgument, self.client.table, name, 2)
+
+
+class Futures(python_tests.Case):
+    def setUp(self):
+        super().setUp()
+        self.client = self.connect()
+        self.table = self.client.table("rows", 4)
+
+    def test_a_pull_never_sees_a_later_push(self):
+        before = self.table.pull_async([1])
+        push = self.table.push_delta_async([1], np.ones((1, 4)))
+        after = self.table.pull_async([1])
+        self.assertEqual(after.result().tolist(), [[1] * 4])
+        self.assertEqual(before.result().tolist(), [[0] * 4])
+        self.assertIsNone(push.result())
+        self.assertTrue(before.done() and push.done())
+        self.assertIs(before.result(), before.result())
+
+    def test_futures_can_be_awaited(self):
+        async def train():
+            await self.table.assign_async([1, 2], np.ones((2, 4)))
+            await self.table.push_async([1], np.ones((1, 4)), lr=1.0)
+            return await asyncio.gather(*(self.table.pull_async([i]) for i in (1, 2)))
+        one, two = asyncio.run(train())
+        self.assertEqual((one.tolist(), two.tolist()), ([[0] * 4], [[1] * 4]))
+
+    def test_dropped_futures_are_applied_and_keep_their_memory(self):
+        for step in range(200):
+            self.table.push_delta_async(np.arange(50), np.ones((50, 4)))
+            self.table.pull_async(np.arange(1000 * (step % 7)))
+        gc.collect()
+        self.client.flush()
+        self.assertTrue((self.table.pull(np.arange(50)) == 200).all())
+
+    def test_the_first_error_of_a_dropped_future_is_not_lost(self):
+        clients = embps.connect_many(f"local:{self.folder / 'two'}", 2, memory="8M")
+        for client in clients:  # in step, so that the pushes of a clock are kept in the server's memory
+            client.set_staleness(0)
+        table = clients[0].table("wide", 4096)
+        for start in range(0, 4096, 256):
+            table.push_delta_async(np.arange(start, start + 256), np.ones((256, 4096)))
+        gc.collect()
+        with self.assertRaises(embps.InvalidArgument):
+            clients[0].flush()
+        clients[0].flush()
+        for client in clients:
+            client.close()
+
+    def test_results_after_the_end_say_that_the_client_is_closed(self):
+        done, open_ = self.table.pull_async([1]), self.table.pull_async([2])
+        done.result()
+        self.client.close()
+        self.assertEqual(done.result().tolist(), [[0] * 4])
+        self.assertRaises(embps.Closed, open_.result)
+
+
+class Clients(python_tests.Case):
+    def test_the_end_of_the_block_closes_and_calls_then_fail(self):
+        with self.connect() as client:
+            table = client.table("t", 2)
+        client.close()
+        for call in (lambda: table.pull([1]), client.stats, client.barrier, lambda: client.table("t", 2)):
+            self.assertRaises(embps.Closed, call)
+
+    def test_a_directory_with_tables_is_refused(self):
+        with self.connect() as client:
+            client.table("t", 2).push_delta([1], np.ones((1, 2)))
+            with self.assertRaises((embps.InUse, embps.Unclean)) as caught:
+                embps.connect(f"local:{self.folder / 'data'}")
+            self.assertIsInstance(caught.exception, OSError)
+        with self.assertRaises(embps.Unclean):
+            embps.connect(f"local:{self.folder / 'data'}")
+
+    def test_addresses_and_sizes_that_cannot_be_are_refused(self):
+        for address in ("local:", "nowhere", "", None, b"local:x", "local:a\0b"):
+            self.assertRaises(embps.InvalidArgument, embps.connect, address)
+        address = f"local:{self.folder / 'data'}"
+        for memory in ("", "1.5G", "1M", -1, 1.0, True, "99999999999T"):
+            self.assertRaises(embps.InvalidArgument, embps.connect, address, memory=memory)
+        for timeout in (0, -1, float("nan"), 1e9):
+            self.assertRaises(embps.InvalidArgument, embps.connect, f"{address}-{timeout}", timeout=timeout)
+
+    def test_a_client_that_is_forgotten_is_closed(self):
+        client = embps.connect(f"local:{self.folder / 'data'}")
+        client.table("t", 2).push_delta_async([1], np.ones((1, 2)))
+        del client
+        gc.collect()
+        # Written and closed, so not in use any more.
+        self.assertRaises(embps.Unclean, embps.connect, f"local:{self.folder / 'data'}")
+
+    def test_the_interpreter_ends_with_clients_open(self):
+        program = ("import embps, numpy, sys\n"
+                   f"client = embps.connect('local:{self.folder / 'data'}')\n"
+                   "table = client.table('t', 2)\n"
+                   "future = table.pull_async(numpy.arange(1000))\n"
+                   "table.push_delta_async([1], numpy.ones((1, 2)))\n")
+        environment = {**os.environ, "PYTHONPATH": str(python_tests.ROOT / "worker" / "python")}
+        subprocess.run([sys.executable, "-c", program], check=True, env=environment, timeout=60)
+
+    def test_a_forked_child_is_told_to_connect_itself(self):
+        client = self.connect()
+        table = client.table("t", 2)
+        child = os.fork()
+        if child == 0:
+            try:
+                table.pull([1])
+            except embps.Closed:
+                client.close()
+                os._exit(5)
+            os._exit(1)
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 5)
+        self.assertEqual(table.pull([1]).tolist(), [[0, 0]])
+
+    def test_clients_and_tables_are_not_copied(self):
+        client = self.connect()
+        self.assertRaises(TypeError, copy.deepcopy, client)
+        self.assertRaises(TypeError, copy.deepcopy, client.table("t", 2))
+
+    def test_threads_share_one_client(self):
+        table = self.connect().table("t", 2)
+
+        def work():
+            for _ in range(50):
+                table.push_delta_async(np.arange(20), np.ones((20, 2))).done()
+                table.pull(np.arange(20))
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertTrue((table.pull(np.arange(20)) == 200).all())
+
+    def test_workers_in_step_see_what_all_pushed_in_earlier_clocks(self):
+        clients = embps.connect_many(f"local:{self.folder / 'data'}", 2, memory="16M")
+        seen = [[], []]
+
+        def work(rank):
+            with clients[rank] as client:
+                client.set_staleness(0)
+                table = client.table("t", 1)
+                for _ in range(5):
+                    seen[rank].append(float(table.pull(1)[0]))
+                    table.push_delta(1, [rank + 1.0])
+                    client.clock()
+                client.barrier()
+                seen[rank].append((client.worker_rank, client.worker_count, client.server_count))
+        threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for rank in range(2):
+            self.assertEqual(seen[rank], [0, 3, 6, 9, 12, (rank, 2, 1)])
+
+    def test_clocks_and_statistics_are_told(self):
+        client = self.connect()
+        table = client.table("t", 2)
+        client.set_cache("1M", 2)
+        table.push_delta([1, 2], np.ones((2, 2)))
+        table.prefetch([1, 2], clock=1)
+        self.assertEqual(client.clock(7), 7)
+        self.assertEqual(client.last_clock(8), 8)
+        self.assertTrue(any(name.startswith("client.") for name in client.stats()))
+        self.assertTrue(all(n > 0 for n in client.traffic()))
+        self.assertRaises(embps.InvalidArgument, client.set_cache, 1)
+        self.assertRaises(embps.InvalidArgument, client.clock, -1)
+
+
+if __name__ == "__main__":
+    unittest.main()

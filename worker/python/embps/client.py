@@ -1,0 +1,429 @@
+"""Clients and tables: the calls of embps.h with arrays, exceptions and context managers.
+
+N: ids in a call, of any shape; D: the table's dim. Ids are integers of any type, 0 to 2**64 - 1;
+rows are float32, and come in the shape of the ids with one more dimension, D. Duplicate ids are
+allowed everywhere: their gradients and deltas are summed, of assigned rows the last one counts.
+
+Threads: any thread may call; calls of one client go one after another, so a thread that waits (a
+barrier, a pull with a staleness) keeps others waiting. Threads that must not wait for each other
+each take a client of their own (connect_many).
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import os
+import re
+import weakref
+from collections.abc import Mapping, Sequence
+from ctypes import byref, c_bool, c_uint64, c_void_p, sizeof
+from types import TracebackType
+from typing import Any, Union
+
+import numpy as np
+
+from . import arrays, errors, library
+from .errors import InvalidArgument
+from .requests import Future, Session
+
+Spec = Union[str, Sequence[Union[str, float]]]  # "adam", or ("adam", 0.9, 0.999)
+_FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_U32, _U64 = 2**32 - 1, 2**64 - 1
+
+
+class RowState(enum.IntEnum):
+    """What a pulled row is."""
+
+    PRESENT = 0
+    INITIAL = 1  # never pushed: its initial value
+    NOT_ADMITTED = 2  # pushed, but not often enough to be kept (admit_after)
+    EXPIRED = 3  # not pushed for too long (expire_after): its initial value
+    LATE = 5  # pull_within alone: not there in time, no value
+
+
+def _number(name: str, value: Any, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise InvalidArgument(f"{name}: {value!r} is no integer")
+    if not 0 <= value <= most:
+        raise InvalidArgument(f"{name}: {value} is not in 0 to {most}")
+    return int(value)
+
+
+def _text(name: str, value: Any) -> bytes:
+    if not isinstance(value, str) or "\0" in value:
+        raise InvalidArgument(f"{name}: {value!r} is no text")
+    return value.encode()
+
+
+def _bytes(name: str, value: int | str) -> int:
+    """A number of bytes, or text such as "256M"."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+)([KMGT]?)", value)
+        if not match:
+            raise InvalidArgument(f"{name}: {value!r} is no size; 64M or 2G would be")
+        value = int(match[1]) * _FACTORS[match[2]]
+    return _number(name, value, _U64)
+
+
+def _milliseconds(name: str, seconds: float | None) -> int:
+    """0 (for ever) of None."""
+    if seconds is None:
+        return 0
+    if not math.isfinite(seconds) or not 0 < seconds <= _U32 / 1000:
+        raise InvalidArgument(f"{name}: {seconds} s; more than 0 is wanted, or None")
+    return max(1, round(seconds * 1000))
+
+
+def _set_spec(struct: library.TableOptions, name: str, spec: Spec) -> None:
+    """An initialiser or optimizer with its parameters, in the order of embps.h."""
+    parts = [spec] if isinstance(spec, str) else list(spec)
+    if not parts or len(parts) > 1 + library.MAX_PARAMS:
+        raise InvalidArgument(f"{name}: a name and up to {library.MAX_PARAMS} parameters are wanted")
+    setattr(struct, name, _text(name, parts[0]))
+    setattr(struct, f"n_{name}_params", len(parts) - 1)
+    for at, value in enumerate(parts[1:]):
+        try:
+            getattr(struct, f"{name}_params")[at] = float(value)
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"{name}: parameter {value!r} is no number") from None
+
+
+def _table_options(dim: int, init: Spec, optimizer: Spec, seed: int,
+                   options: Mapping[str, Any]) -> library.TableOptions:
+    struct = library.TableOptions(size=sizeof(library.TableOptions))
+    struct.dim = _number("dim", dim, _U32)
+    struct.seed = _number("seed", seed, _U64)
+    _set_spec(struct, "init", init)
+    _set_spec(struct, "optimizer", optimizer)
+    types = dict(library.TableOptions._fields_)
+    for name, value in options.items():
+        if name == "bounds":
+            if value is not None:
+                struct.has_bounds = True
+                struct.weight_min, struct.weight_max = (float(limit) for limit in value)
+        elif name == "pad_id":
+            if value is not None:
+                struct.has_pad, struct.pad_id = True, _number(name, value, _U64)
+        elif name not in _PLAIN_OPTIONS:
+            raise InvalidArgument(f"option {name} is none of a table's; those are init, optimizer, "
+                                  f"seed, bounds, pad_id, {', '.join(_PLAIN_OPTIONS)}")
+        elif types[name] is library.c_char_p:
+            setattr(struct, name, None if value is None else _text(name, value))
+        elif types[name] is c_bool:
+            setattr(struct, name, bool(value))
+        elif types[name] is library.c_double:
+            setattr(struct, name, float(value))
+        else:
+            setattr(struct, name, _number(name, value, _U64 if types[name] is c_uint64 else _U32))
+    return struct
+
+
+_PLAIN_OPTIONS = ("precision", "state_precision", "per_row_steps", "l2", "clip_value", "clip_norm",
+                  "admit_after", "admit_shared", "admit_counters", "expire_after",
+                  "expire_rare_after", "expire_rare_below", "expire_floor", "expire_dry_run",
+                  "pull_format", "push_format")
+
+
+class Table:
+    """A table of a client; client.table() makes it. Lives as long as its client."""
+
+    def __init__(self, client: Client, handle: c_void_p, name: str, dim: int) -> None:
+        self.client = client
+        self.name = name
+        self.dim = dim
+        self._session = client._session
+        self._handle = handle
+
+    def __repr__(self) -> str:
+        return f"<embps.Table {self.name!r}, dim {self.dim}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a table of embps cannot be copied or pickled; open it where it is needed")
+
+    # Rows
+
+    def pull(self, ids: Any, *, out: np.ndarray | None = None, scan: bool = False,
+             exact: bool = False) -> np.ndarray:
+        """Reads rows: [*ids.shape, D] float32. A row that was never pushed has its initial value.
+
+        out: memory to read into, of that shape and dtype. scan: the pull is part of a pass over many
+        rows, which do not take the memory of those that are in use. exact: float32 on the wire,
+        whatever pull_format is.
+        """
+        return self._pull(ids, out, scan, exact, None)
+
+    def pull_states(self, ids: Any, *, out: np.ndarray | None = None, scan: bool = False,
+                    exact: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """pull, and what each row is: uint8 of the shape of the ids, values of RowState."""
+        array = arrays.as_ids(ids)
+        states = np.empty(array.shape, dtype=np.uint8)
+        return self._pull(array, out, scan, exact, states), states
+
+    def _pull(self, ids: Any, out: np.ndarray | None, scan: bool, exact: bool,
+              states: np.ndarray | None) -> np.ndarray:
+        array = arrays.as_ids(ids)
+        rows = arrays.as_out(out, (*array.shape, self.dim))
+        with self._session.use():
+            library.call("embps_pull_states", self._handle, arrays.id_pointer(array), array.size,
+                         arrays.row_pointer(rows), arrays.state_pointer(states), _flags(scan, exact))
+        return rows
+
+    def pull_within(self, ids: Any, seconds: float, *,
+                    out: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """pull_states that takes so long at most: what is not there in time is RowState.LATE, and its
+        row is left as it is in out (zeros without out)."""
+        array = arrays.as_ids(ids)
+        shape = (*array.shape, self.dim)
+        rows = np.zeros(shape, dtype=np.float32) if out is None else arrays.as_out(out, shape)
+        states = np.empty(array.shape, dtype=np.uint8)
+        if seconds is None:
+            raise InvalidArgument("seconds: a number is wanted")
+        with self._session.use():
+            library.call("embps_pull_within", self._handle, arrays.id_pointer(array), array.size,
+                         arrays.row_pointer(rows), arrays.state_pointer(states), 0,
+                         _milliseconds("seconds", seconds))
+        return rows, states
+
+    def pull_async(self, ids: Any, *, out: np.ndarray | None = None, scan: bool = False,
+                   exact: bool = False) -> Future[np.ndarray]:
+        """pull without waiting. out must be left alone until the future has its result."""
+        array = arrays.as_ids(ids)
+        rows = arrays.as_out(out, (*array.shape, self.dim))
+        handle = c_void_p()
+        with self._session.use():
+            library.call("embps_pull_states_start", self._handle, arrays.id_pointer(array), array.size,
+                         arrays.row_pointer(rows), None, _flags(scan, exact), byref(handle))
+        return Future(self._session, handle, rows)
+
+    def push(self, ids: Any, grads: Any, lr: float) -> None:
+        """Gradients, [*ids.shape, D], that the table's optimizer applies at this rate.
+
+        A value that is not finite is an InvalidArgument that names its id; then nothing was sent.
+        Each server applies its part of a push whole or not at all.
+        """
+        self._push(library.GRADIENT, ids, grads, lr)
+
+    def push_delta(self, ids: Any, deltas: Any) -> None:
+        """Adds deltas, [*ids.shape, D], to rows."""
+        self._push(library.DELTA, ids, deltas, 0.0)
+
+    def assign(self, ids: Any, rows: Any) -> None:
+        """Replaces rows by [*ids.shape, D]; what an optimizer keeps beside them stays."""
+        self._push(library.ASSIGN, ids, rows, 0.0)
+
+    def push_async(self, ids: Any, grads: Any, lr: float) -> Future[None]:
+        """push without waiting for its answer; arrays are copied before this returns. Waits only
+        while more than 32 MiB are queued for one server."""
+        return self._push_start(library.GRADIENT, ids, grads, lr)
+
+    def push_delta_async(self, ids: Any, deltas: Any) -> Future[None]:
+        return self._push_start(library.DELTA, ids, deltas, 0.0)
+
+    def assign_async(self, ids: Any, rows: Any) -> Future[None]:
+        return self._push_start(library.ASSIGN, ids, rows, 0.0)
+
+    def _push_arguments(self, kind: int, ids: Any, rows: Any, lr: float) -> tuple[Any, ...]:
+        array = arrays.as_ids(ids)
+        what = ("grads", "deltas", "rows")[kind]
+        values = arrays.as_rows(rows, (*array.shape, self.dim), what)
+        try:
+            rate = float(lr)
+        except (TypeError, ValueError):
+            raise InvalidArgument(f"lr: {lr!r} is no number") from None
+        return array, values, (self._handle, kind, arrays.id_pointer(array), array.size,
+                               arrays.row_pointer(values), rate)
+
+    def _push(self, kind: int, ids: Any, rows: Any, lr: float) -> None:
+        *_keep, arguments = self._push_arguments(kind, ids, rows, lr)
+        with self._session.use():
+            library.call("embps_push", *arguments)
+
+    def _push_start(self, kind: int, ids: Any, rows: Any, lr: float) -> Future[None]:
+        *_keep, arguments = self._push_arguments(kind, ids, rows, lr)
+        handle = c_void_p()
+        with self._session.use():
+            library.call("embps_push_start", *arguments, byref(handle))
+        return Future(self._session, handle, None)
+
+    def prefetch(self, ids: Any, clock: int = 0) -> None:
+        """Announces rows that this client will pull when it has ended so many clocks, so that servers
+        read them from disk before. Changes nothing but speed, and never waits."""
+        array = arrays.as_ids(ids)
+        number = _number("clock", clock, _U64)
+        with self._session.use():
+            library.call("embps_prefetch", self._handle, arrays.id_pointer(array), array.size, number)
+
+    def set_step(self, step: int) -> None:
+        """The number, from 1, of the optimizer's step that later pushes belong to: adam and its kin
+        correct their bias by it. 0: unknown, then each row's own updates count."""
+        number = _number("step", step, _U64)
+        with self._session.use():
+            library.lib.embps_table_set_step(self._handle, number)
+
+
+def _flags(scan: bool, exact: bool) -> int:
+    return (library.PULL_SCAN if scan else 0) | (library.PULL_EXACT if exact else 0)
+
+
+class Client:
+    """A connection; connect() makes it. A context manager: leaving the block closes it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._finalizer = weakref.finalize(self, _close_quietly, session)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._finalizer()  # the exception that is under way is the one to be seen
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a client of embps cannot be copied or pickled; connect where it is needed")
+
+    def close(self) -> None:
+        """Waits for all that is under way, says goodbye, frees the client and its tables. Raises the
+        error of a push whose future was dropped. May be called again."""
+        self._finalizer.detach()
+        self._session.close()
+
+    def flush(self) -> None:
+        """Waits for all calls whose futures were dropped; raises the first error of one of them."""
+        self._session.settle()
+
+    def table(self, name: str, dim: int, *, init: Spec = "zeros", optimizer: Spec = "sgd",
+              seed: int = 1, **options: Any) -> Table:
+        """Opens the table of this name, creating it where it is new.
+
+        dim: row width, 1 to 65,536. init, optimizer: a name, or a name and its parameters in the
+        order of embps.h: ("normal", 0, 0.02), ("adam", 0.9, 0.98). seed: of the initial values.
+        options: precision ("f32", "bf16", "f16"), state_precision, per_row_steps, l2, clip_value,
+        clip_norm, bounds (lowest and highest weight), pad_id, admit_after, admit_shared,
+        admit_counters, expire_after, expire_rare_after, expire_rare_below, expire_floor,
+        expire_dry_run, pull_format, push_format ("f32", "bf16", "f16", "int8"), as in embps.h.
+
+        Raises Mismatch when it exists with other options, InvalidArgument for a bad option.
+        """
+        struct = _table_options(dim, init, optimizer, seed, options)
+        handle = c_void_p()
+        with self._session.use() as client:
+            library.call("embps_table_open", client, _text("name", name), byref(struct), byref(handle))
+        return Table(self, handle, name, struct.dim)
+
+    # Workers together
+
+    def clock(self, progress: int = 0) -> int:
+        """Ends this worker's clock. Returns the sum of progress over all workers, as far as known."""
+        return self._clock("embps_clock", progress)
+
+    def last_clock(self, progress: int = 0) -> int:
+        """Ends this worker's last clock: nobody waits for it any more, and it must not push."""
+        return self._clock("embps_last_clock", progress)
+
+    def _clock(self, call: str, progress: int) -> int:
+        number = _number("progress", progress, _U64)
+        total = c_uint64()
+        with self._session.use() as client:
+            library.call(call, client, number, byref(total))
+        return total.value
+
+    def barrier(self) -> None:
+        """Returns when all workers have come and their earlier pushes are applied."""
+        with self._session.use() as client:
+            library.call("embps_barrier", client)
+
+    def set_staleness(self, clocks: int | None) -> None:
+        """How many clocks workers may be apart: None: any (asynchronous); 0: in step."""
+        number = library.ASYNC if clocks is None else _number("clocks", clocks, _U32)
+        with self._session.use() as client:
+            library.lib.embps_set_staleness(client, number)
+
+    def set_cache(self, size: int | str, flush_clocks: int = 1) -> None:
+        """Copies of the rows pulled most often, within so many bytes (or "64M"); 0: none.
+        flush_clocks: for how many clocks deltas are accumulated, 1 to 1,000."""
+        n_bytes, clocks = _bytes("size", size), _number("flush_clocks", flush_clocks, _U32)
+        with self._session.use() as client:
+            library.call("embps_set_cache", client, n_bytes)
+            library.lib.embps_set_flush(client, clocks)
+
+    def set_timeout(self, seconds: float | None) -> None:
+        """How long a server may owe an answer without a sign of life before calls raise Timeout.
+        None: for ever."""
+        number = _milliseconds("seconds", seconds)
+        with self._session.use() as client:
+            library.lib.embps_set_timeout(client, number)
+
+    # Looking
+
+    @property
+    def worker_rank(self) -> int:
+        with self._session.use() as client:
+            return int(library.lib.embps_worker_rank(client))
+
+    @property
+    def worker_count(self) -> int:
+        with self._session.use() as client:
+            return int(library.lib.embps_worker_count(client))
+
+    @property
+    def server_count(self) -> int:
+        with self._session.use() as client:
+            return int(library.lib.embps_server_count(client))
+
+    def stats(self) -> dict[str, int]:
+        """All counters, summed over the servers; those of this client begin with "client."."""
+        counters: dict[str, int] = {}
+
+        @library.CounterFn
+        def add(_context: int, name: bytes, value: int) -> None:
+            counters[name.decode()] = value
+
+        with self._session.use() as client:
+            library.call("embps_stats", client, add, None)
+        return counters
+
+    def traffic(self) -> tuple[int, int]:
+        """Bytes of all messages that this client sent and received."""
+        sent, received = c_uint64(), c_uint64()
+        with self._session.use() as client:
+            library.lib.embps_traffic(client, byref(sent), byref(received))
+        return sent.value, received.value
+
+
+def _close_quietly(session: Session) -> None:
+    try:
+        session.close()
+    except errors.Error:
+        pass  # nobody is left to be told; close() tells
+
+
+def connect(address: str, *, memory: int | str = "256M", timeout: float | None = 60.0) -> Client:
+    """A client.
+
+    address: "local:DIR" is a whole server within this process, with its data in DIR, which must not
+    hold tables of another run. memory: what that server takes for rows, at least 8M.
+    timeout: as set_timeout, in seconds.
+
+    Raises Unclean, InUse, StorageError, NoMemory, InvalidArgument.
+    """
+    client, = connect_many(address, 1, memory=memory)
+    client.set_timeout(timeout)
+    return client
+
+
+def connect_many(address: str, n: int, *, memory: int | str = "256M") -> list[Client]:
+    """n clients, one for each of n threads, to one server in this process: the workers 0 to n - 1 of a
+    job, with clocks and barriers in common. Each must be closed; the last close ends the server."""
+    kind, _, rest = _text("address", address).partition(b":")
+    if kind != b"local" or not rest:
+        raise InvalidArgument(f"address: {address!r}; this library connects to \"local:DIR\"")
+    count = _number("n", n, _U32)
+    options = library.LocalOptions(os.path.expanduser(rest), _bytes("memory", memory), count)
+    handles = (c_void_p * max(1, count))()
+    library.call("embps_connect_local_many", byref(options), handles)
+    return [Client(Session(c_void_p(handle))) for handle in handles]

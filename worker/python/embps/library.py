@@ -1,0 +1,147 @@
+"""libembps by ctypes: where it is found, what its calls and structs look like.
+
+The declarations follow worker/include/embps.h line by line; tests/unit/worker/python compares the
+structs with what the C compiler makes of that header. ctypes releases the interpreter's lock for
+the time of each call. Nothing here checks arguments: client.py does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import subprocess
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float,
+                    c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p)
+
+from . import errors
+
+VERSION = (0, 1)  # of the library's interface that this package speaks
+SONAME = "libembps.so.0"
+MAX_PARAMS = 16
+ASYNC = 2**32 - 1
+
+GRADIENT, DELTA, ASSIGN = 0, 1, 2
+PULL_SCAN, PULL_EXACT = 1, 2
+
+
+class ErrorStruct(Structure):
+    _fields_ = [("code", c_int), ("rank", c_int32), ("id", c_uint64), ("message", c_char * 488)]
+
+
+class LocalOptions(Structure):
+    _fields_ = [("data", c_char_p), ("memory_bytes", c_uint64), ("n_workers", c_uint32)]
+
+
+class TableOptions(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("dim", c_uint32),
+        ("init", c_char_p), ("n_init_params", c_uint32), ("init_params", c_double * MAX_PARAMS),
+        ("optimizer", c_char_p), ("n_optimizer_params", c_uint32),
+        ("optimizer_params", c_double * MAX_PARAMS),
+        ("seed", c_uint64),
+        ("precision", c_char_p), ("state_precision", c_char_p), ("per_row_steps", c_bool),
+        ("l2", c_double), ("clip_value", c_double), ("clip_norm", c_double),
+        ("has_bounds", c_bool), ("weight_min", c_double), ("weight_max", c_double),
+        ("has_pad", c_bool), ("pad_id", c_uint64),
+        ("admit_after", c_uint32), ("admit_shared", c_bool), ("admit_counters", c_uint32),
+        ("expire_after", c_uint64), ("expire_rare_after", c_uint64),
+        ("expire_rare_below", c_uint32), ("expire_floor", c_uint32), ("expire_dry_run", c_bool),
+        ("pull_format", c_char_p), ("push_format", c_char_p),
+    ]
+
+
+CounterFn = CFUNCTYPE(None, c_void_p, c_char_p, c_uint64)
+
+_ERROR = POINTER(ErrorStruct)
+_IDS = POINTER(c_uint64)
+_ROWS = POINTER(c_float)
+_HANDLE_OUT = POINTER(c_void_p)
+# Name -> (result, arguments). Those that return c_int return a code and fill an error.
+_CALLS = {
+    "embps_version": (c_char_p, []),
+    "embps_connect_local_many": (c_int, [POINTER(LocalOptions), _HANDLE_OUT, _ERROR]),
+    "embps_close": (c_int, [c_void_p, _ERROR]),
+    "embps_worker_rank": (c_uint32, [c_void_p]),
+    "embps_worker_count": (c_uint32, [c_void_p]),
+    "embps_server_count": (c_uint32, [c_void_p]),
+    "embps_table_open": (c_int, [c_void_p, c_char_p, POINTER(TableOptions), _HANDLE_OUT, _ERROR]),
+    "embps_table_set_step": (None, [c_void_p, c_uint64]),
+    "embps_pull_states": (c_int, [c_void_p, _IDS, c_size_t, _ROWS, POINTER(c_uint8), c_uint32, _ERROR]),
+    "embps_push": (c_int, [c_void_p, c_int, _IDS, c_size_t, _ROWS, c_float, _ERROR]),
+    "embps_pull_states_start": (c_int, [c_void_p, _IDS, c_size_t, _ROWS, POINTER(c_uint8), c_uint32,
+                                        _HANDLE_OUT, _ERROR]),
+    "embps_push_start": (c_int, [c_void_p, c_int, _IDS, c_size_t, _ROWS, c_float, _HANDLE_OUT, _ERROR]),
+    "embps_pull_within": (c_int, [c_void_p, _IDS, c_size_t, _ROWS, POINTER(c_uint8), c_uint32, c_uint32,
+                                  _ERROR]),
+    "embps_prefetch": (c_int, [c_void_p, _IDS, c_size_t, c_uint64, _ERROR]),
+    "embps_set_timeout": (None, [c_void_p, c_uint32]),
+    "embps_wait": (c_int, [c_void_p, _ERROR]),
+    "embps_test": (c_int, [c_void_p, POINTER(c_bool), _ERROR]),
+    "embps_set_staleness": (None, [c_void_p, c_uint32]),
+    "embps_set_cache": (c_int, [c_void_p, c_size_t, _ERROR]),
+    "embps_set_flush": (None, [c_void_p, c_uint32]),
+    "embps_clock": (c_int, [c_void_p, c_uint64, POINTER(c_uint64), _ERROR]),
+    "embps_last_clock": (c_int, [c_void_p, c_uint64, POINTER(c_uint64), _ERROR]),
+    "embps_barrier": (c_int, [c_void_p, _ERROR]),
+    "embps_stats": (c_int, [c_void_p, CounterFn, c_void_p, _ERROR]),
+    "embps_traffic": (None, [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]),
+}
+
+
+def _candidates() -> list[str]:
+    """Paths and names to try, best first. A path that EMBPS_LIBRARY names is the only one."""
+    named = os.environ.get("EMBPS_LIBRARY")
+    if named:
+        return [named]
+    found = []
+    beside = pathlib.Path(__file__).with_name("libembps.so")
+    if beside.is_file():
+        found.append(str(beside))
+    try:
+        said = subprocess.run(["pkg-config", "--variable=libdir", "embps"], check=False, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if said.returncode == 0 and said.stdout.strip():
+            found.append(str(pathlib.Path(said.stdout.strip()) / SONAME))
+    except OSError:
+        pass  # no pkg-config
+    return found + [SONAME]  # the loader's own places: LD_LIBRARY_PATH, ldconfig
+
+
+def _open() -> ctypes.CDLL:
+    failures = []
+    for path in _candidates():
+        try:
+            return ctypes.CDLL(path)
+        except OSError as error:
+            failures.append(f"  {path}: {error}")
+    raise ImportError(
+        "embps: libembps.so cannot be loaded:\n" + "\n".join(failures) +
+        "\nBuild it (cmake -G Ninja -S . -B build && ninja -C build) and install this package again "
+        "from the checkout, or install it (cmake --install build), or name the file in EMBPS_LIBRARY.")
+
+
+def _load() -> ctypes.CDLL:
+    library = _open()
+    for name, (result, arguments) in _CALLS.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise ImportError(f"embps: this libembps.so has no {name}; it is another version") from None
+        function.restype, function.argtypes = result, arguments
+    version = library.embps_version().decode()
+    if tuple(int(part) for part in version.split(".")[:2]) != VERSION:
+        raise ImportError(f"embps: libembps.so is version {version}, and this package needs "
+                          f"{VERSION[0]}.{VERSION[1]}: install both from the same tree")
+    return library
+
+
+lib = _load()
+
+
+def call(name: str, *arguments: object) -> None:
+    """Calls a function that returns a code, with an error behind its arguments; raises what it says."""
+    error = ErrorStruct()
+    code = getattr(lib, name)(*arguments, byref(error))
+    if code != 0:
+        raise errors.make(code, error.message.decode(errors="replace"), error.rank, error.id)
