@@ -18,7 +18,6 @@
 #include "common/alloc.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 
 #define HEADER_BYTES 64u
@@ -165,9 +164,18 @@ static psc_queue_node_t *keep(psp_pool_t *pool, psp_buffer_t *buffer, unsigned i
     return dropped;
 }
 
+void psp_buffer_share(psp_buffer_t *buffer)
+{
+    atomic_fetch_add_explicit(&buffer->shared, 1, memory_order_relaxed);
+}
+
 void psp_buffer_put(psp_buffer_t *buffer)
 {
     if (buffer == NULL)
+        return;
+    /* The common case, an only owner, costs no atomic change. */
+    if (atomic_load_explicit(&buffer->shared, memory_order_acquire) != 0 &&
+        atomic_fetch_sub_explicit(&buffer->shared, 1, memory_order_acq_rel) != 0)
         return;
     psp_pool_t *pool = buffer->pool;
     unsigned int class_index = class_of(buffer->capacity);

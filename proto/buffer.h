@@ -10,6 +10,7 @@
 #include "common/queue.h"
 #include "common/status.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,12 @@ typedef struct psp_pool psp_pool_t;
 typedef struct psp_buffer {
     psc_queue_node_t node; /* free for whoever owns the buffer */
     psp_pool_t *pool;
-    uint8_t *data;   /* 64-byte aligned */
-    size_t capacity; /* bytes */
-    size_t size;     /* bytes used */
-    uint32_t kind;   /* psp_kind_t of the message within */
-    uint32_t peer;   /* whom it came from or goes to */
+    uint8_t *data;      /* 64-byte aligned */
+    size_t capacity;    /* bytes */
+    size_t size;        /* bytes used */
+    uint32_t kind;      /* psp_kind_t of the message within */
+    uint32_t peer;      /* whom it came from or goes to */
+    atomic_uint shared; /* owners beside the first */
 } psp_buffer_t;
 
 /* keep_bytes: how much freed memory is kept for reuse at most. Errors: NO_MEMORY. Gives. */
@@ -38,6 +40,10 @@ PSC_MUST_CHECK psc_status_t psp_buffer_get(psp_pool_t *pool, size_t capacity,
 
 /* Back to its pool. Any thread. Takes; NULL is a no-op. */
 void psp_buffer_put(psp_buffer_t *buffer);
+
+/* One more owner, who puts it back too; it is free when all have. From now on its bytes must not
+ * change. Any owner's thread. */
+void psp_buffer_share(psp_buffer_t *buffer);
 
 /*
  * For transports: gives the memory up, never to be used or freed again, since somebody outside may

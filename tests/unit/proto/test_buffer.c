@@ -114,6 +114,27 @@ static void abandoned_memory_no_longer_counts(void **state)
     psc_free(buffer); /* only here, where nobody reads from it */
 }
 
+static void a_shared_buffer_is_free_when_all_have_put_it_back(void **state)
+{
+    (void)state;
+    psp_pool_t *pool = make_pool(1 << 20);
+    psp_buffer_t *buffer = get(pool, 300);
+    for (int round = 0; round < 2; round++) {
+        psp_buffer_share(buffer);
+        psp_buffer_share(buffer);
+        for (int owner = 0; owner < 2; owner++) {
+            psp_buffer_put(buffer);
+            assert_int_equal(psp_pool_bytes_out(pool), buffer->capacity);
+        }
+    }
+    psp_buffer_put(buffer);
+    assert_int_equal(psp_pool_bytes_out(pool), 0);
+    buffer = get(pool, 300); /* has one owner again */
+    psp_buffer_put(buffer);
+    assert_int_equal(psp_pool_bytes_out(pool), 0);
+    psp_pool_destroy(pool);
+}
+
 static void a_failed_allocation_is_reported(void **state)
 {
     (void)state;
@@ -199,6 +220,7 @@ int main(void)
         cmocka_unit_test(keeps_no_more_than_its_bound),
         cmocka_unit_test(follows_a_change_of_sizes),
         cmocka_unit_test(abandoned_memory_no_longer_counts),
+        cmocka_unit_test(a_shared_buffer_is_free_when_all_have_put_it_back),
         cmocka_unit_test(a_failed_allocation_is_reported),
         cmocka_unit_test(putting_nothing_is_fine),
         cmocka_unit_test(many_threads_share_a_pool),
