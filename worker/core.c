@@ -398,6 +398,7 @@ static psc_status_t accept_hello(psw_core_t *core, uint32_t server, const psp_he
     if (reply->max_message_bytes != 0 && reply->max_message_bytes < core->max_message_bytes)
         core->max_message_bytes = reply->max_message_bytes;
     core->servers[server].session = reply->session;
+    core->servers[server].lease_ms = reply->lease_ms;
     memcpy(core->servers[server].host, reply->host, sizeof reply->host);
     if (reply->window_bytes != 0 && reply->window_bytes < core->servers[server].max_window_bytes)
         core->servers[server].max_window_bytes = reply->window_bytes;
@@ -409,6 +410,8 @@ psc_status_t psw_core_last_goodbye(psw_core_t *core, uint32_t server, uint32_t s
                                    psp_buffer_t **buffer_out, psc_error_t *error)
 {
     psw_server_state_t *to = &core->servers[server];
+    const bool guest =
+        core->options.n_workers == 0; /* its server would wait for what was dropped */
     if (to->session == 0)
         return psc_error_set(error, PSC_NOT_FOUND, "no session with server %u", server);
     psp_message_t message = {.kind = PSP_GOODBYE,
@@ -416,7 +419,7 @@ psc_status_t psw_core_last_goodbye(psw_core_t *core, uint32_t server, uint32_t s
                                          .cluster = core->cluster,
                                          .map_epoch = core->map.epoch,
                                          .session = to->session,
-                                         .sequence = to->next_sequence,
+                                         .sequence = guest ? 0 : to->next_sequence,
                                          .lowest_unacked = to->next_sequence,
                                          .request = UINT64_MAX,
                                          .clock = core->clock},
@@ -570,6 +573,11 @@ uint32_t psw_core_n_servers(const psw_core_t *core)
 psp_pool_t *psw_core_pool(const psw_core_t *core)
 {
     return core->options.pool;
+}
+
+uint64_t psw_core_cluster(const psw_core_t *core)
+{
+    return core->cluster;
 }
 
 const psc_slot_map_t *psw_core_map(const psw_core_t *core)

@@ -25,6 +25,8 @@
 
 typedef struct psw_core psw_core_t;
 
+/* n_workers 0: a guest, no worker of the job. Its messages may overtake each other on their way, and
+ * servers wait for each of its sequences, so none is left out. */
 typedef struct psw_core_options {
     uint32_t n_servers, worker, n_workers;
     uint64_t cluster;         /* what servers must say that they are; 0: what the first one says */
@@ -128,6 +130,14 @@ bool psw_core_expire(psw_core_t *core);
 /* When psw_core_expire is to be called at the latest; UINT64_MAX: no part has a deadline. */
 uint64_t psw_core_next_deadline(const psw_core_t *core);
 
+/* A message that only says that this client is still there, as often as one likes, for a server with
+ * which there is a session. Errors: NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t psw_core_sign_of_life(const psw_core_t *core, uint32_t server,
+                                                  psp_buffer_t **buffer_out, psc_error_t *error);
+
+/* After hello: how long a server keeps the session of a client that says nothing; 0: for ever. */
+uint32_t psw_core_lease_ms(const psw_core_t *core, uint32_t server);
+
 /* 0: none, which is how a core begins. */
 void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us);
 
@@ -150,6 +160,8 @@ psc_status_t psw_core_unseen_error(const psw_core_t *core, psc_error_t *error);
 
 uint32_t psw_core_n_servers(const psw_core_t *core);
 psp_pool_t *psw_core_pool(const psw_core_t *core);
+/* The run's id, after hello. */
+uint64_t psw_core_cluster(const psw_core_t *core);
 /* After hello. Borrowed. */
 const psc_slot_map_t *psw_core_map(const psw_core_t *core);
 size_t psw_core_max_message_bytes(const psw_core_t *core);

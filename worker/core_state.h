@@ -37,6 +37,7 @@ typedef struct psw_server_state {
     uint32_t next_ready;
     bool ready;
     bool ping_due, pinged; /* to be asked for a sign of life; asked and not answered */
+    uint32_t lease_ms;     /* 0: none */
     uint64_t heard_us;     /* when it last answered anything, in the core's patience */
     char host[PSP_NAME_MAX + 1];
 } psw_server_state_t;

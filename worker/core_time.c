@@ -9,7 +9,8 @@
  * answer that. A part that was not sent yet is taken back; one that was sent is given up: it loses
  * its request and stays in the window until its answer comes, which then is dropped. The same
  * happens to parts of a server that has been silent for too long, and their requests fail with
- * TIMEOUT. So what a stopped server can cost is its window.
+ * TIMEOUT. So what a stopped server can cost is its window. A guest's server waits for every
+ * sequence: in the place of a part that is taken back goes an empty hint with its number.
  *
  * A server that waits for other workers (a barrier, a clock) owes answers for long and is well. So
  * after a quarter of the time a server is asked for a sign of life: a prefetch without ids, which
@@ -74,12 +75,47 @@ static void unqueue(psw_core_t *core, uint32_t index)
     to->n_queued--;
 }
 
+static psp_message_t empty_hint(const psw_core_t *core, uint32_t server, uint64_t sequence,
+                                uint64_t number)
+{
+    return (psp_message_t){.kind = PSP_PREFETCH,
+                           .request = {.protocol = PSP_PROTOCOL_VERSION,
+                                       .cluster = core->cluster,
+                                       .map_epoch = core->map.epoch,
+                                       .session = core->servers[server].session,
+                                       .sequence = sequence,
+                                       .lowest_unacked = 1,
+                                       .request = number,
+                                       .clock = core->clock}};
+}
+
+/* An empty hint in the place of a part that was not sent. Without memory for it the part stays. */
+static void make_empty(psw_core_t *core, uint32_t index)
+{
+    psw_part_state_t *part = &core->parts[index];
+    psw_server_state_t *to = &core->servers[part->server];
+    const psp_message_t message =
+        empty_hint(core, part->server, part->sequence, (uint64_t)part->generation << 32 | index);
+    psp_buffer_t *buffer;
+    if (psp_message_pack(core->options.pool, &message, &buffer, NULL) != PSC_OK)
+        return;
+    buffer->peer = part->server;
+    to->queued_bytes += buffer->size - part->buffer->size;
+    psp_buffer_put(part->buffer);
+    part->buffer = buffer;
+    part->cost = buffer->size;
+    part->reply_kind = PSP_PREFETCH_REPLY;
+    psw_core_make_ready(core, part->server);
+}
+
 /* Nobody waits for this part any longer. */
 static void give_up(psw_core_t *core, uint32_t index)
 {
     psw_part_state_t *part = &core->parts[index];
     uint32_t server = part->server;
-    if (part->buffer != NULL) {
+    if (part->buffer != NULL && core->options.n_workers == 0) {
+        make_empty(core, index);
+    } else if (part->buffer != NULL) {
         psp_buffer_t *buffer = part->buffer;
         unqueue(core, index);
         psw_core_close_part(core, index);
@@ -203,14 +239,7 @@ psp_buffer_t *psw_core_next_ping(psw_core_t *core)
     psw_server_state_t *to = &core->servers[server];
     to->ping_due = false;
     core->pings_due--;
-    psp_message_t message = {.kind = PSP_PREFETCH,
-                             .request = {.protocol = PSP_PROTOCOL_VERSION,
-                                         .cluster = core->cluster,
-                                         .map_epoch = core->map.epoch,
-                                         .session = to->session,
-                                         .lowest_unacked = 1,
-                                         .request = PING_NUMBER,
-                                         .clock = core->clock}};
+    const psp_message_t message = empty_hint(core, server, 0, PING_NUMBER);
     psp_buffer_t *buffer;
     if (psp_message_pack(core->options.pool, &message, &buffer, NULL) != PSC_OK)
         return NULL; /* comes by again */
@@ -218,4 +247,19 @@ psp_buffer_t *psw_core_next_ping(psw_core_t *core)
     to->pinged = true;
     core->messages_sent++;
     return buffer;
+}
+
+psc_status_t psw_core_sign_of_life(const psw_core_t *core, uint32_t server,
+                                   psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_message_t message = empty_hint(core, server, 0, PING_NUMBER);
+    psc_status_t st = psp_message_pack(core->options.pool, &message, buffer_out, error);
+    if (st == PSC_OK)
+        (*buffer_out)->peer = server;
+    return st;
+}
+
+uint32_t psw_core_lease_ms(const psw_core_t *core, uint32_t server)
+{
+    return core->servers[server].lease_ms;
 }

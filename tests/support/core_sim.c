@@ -10,17 +10,18 @@ static const uint32_t sim_epochs[SERVERS] = {7, 8, 9};
 const psw_target_t sim_target = {.table = TABLE, .dim = D, .epochs = sim_epochs};
 const psw_room_t sim_no_room = {.fn = NULL};
 
-void sim_open(sim_t *sim, uint32_t window_messages)
+static void open_as(sim_t *sim, uint32_t window_messages, uint32_t worker, uint32_t n_workers)
 {
     memset(sim, 0, sizeof *sim);
+    sim->worker = worker;
     sim->refusing = sim->stateless = SERVERS;
     sim->max_message_bytes = 1024;
     assert_int_equal(psp_pool_create(1 << 24, &sim->pool, NULL), PSC_OK);
     assert_int_equal(psp_scratch_create(1 << 20, &sim->scratch, NULL), PSC_OK);
     assert_int_equal(psc_slot_map_init(&sim->map, SERVERS, NULL), PSC_OK);
     const psw_core_options_t options = {.n_servers = SERVERS,
-                                        .worker = 1,
-                                        .n_workers = 2,
+                                        .worker = worker,
+                                        .n_workers = n_workers,
                                         .pool = sim->pool,
                                         .window_bytes = WINDOW,
                                         .window_messages = window_messages};
@@ -28,6 +29,16 @@ void sim_open(sim_t *sim, uint32_t window_messages)
     sim->issuer.core = sim->core;
     assert_int_equal(psw_batch_create(&sim->issuer.batch, NULL), PSC_OK);
     assert_int_equal(psw_router_create(&sim->issuer.router, NULL), PSC_OK);
+}
+
+void sim_open(sim_t *sim, uint32_t window_messages)
+{
+    open_as(sim, window_messages, 1, 2);
+}
+
+void sim_open_guest(sim_t *sim, uint32_t window_messages)
+{
+    open_as(sim, window_messages, 0, 0);
 }
 
 void sim_close(sim_t *sim)
@@ -132,7 +143,7 @@ void sim_serve(sim_t *sim, psp_buffer_t *buffer)
     }
     if (m.kind == PSP_HELLO) {
         assert_int_equal(m.request.session, 0);
-        assert_int_equal(m.u.hello.worker, 1);
+        assert_int_equal(m.u.hello.worker, sim->worker);
         reply = sim_hello_reply(sim, server, m.request.request);
     } else if (server == sim->refusing) {
         (void)psc_error_set(&header.error, PSC_DISK_FULL, "no room for id 9");

@@ -32,6 +32,7 @@ typedef struct sim {
     uint32_t max_message_bytes;
     uint32_t told_window_bytes; /* by servers; 0: no limit */
     uint32_t refusing;          /* server that refuses all, SERVERS: none */
+    uint32_t worker;            /* what hello must say */
     psp_buffer_t *replies[REPLIES];
     size_t n_replies;
 } sim_t;
@@ -41,6 +42,8 @@ extern const psw_room_t sim_no_room;
 
 /* window_messages: as in psw_core_options_t. */
 void sim_open(sim_t *sim, uint32_t window_messages);
+/* The same for a client that is no worker of the job. */
+void sim_open_guest(sim_t *sim, uint32_t window_messages);
 /* Asserts that no buffer was lost. */
 void sim_close(sim_t *sim);
 

@@ -20,11 +20,9 @@ typedef struct world {
     uint32_t n_pings;
 } world_t;
 
-static void start(world_t *w, uint32_t window_messages)
+static void start_opened(world_t *w)
 {
-    memset(w, 0, sizeof *w);
     w->now_us = 1000000;
-    sim_open(&w->sim, window_messages);
     sim_hello(&w->sim);
     psw_core_set_time(w->sim.core, w->now_us);
     for (uint64_t i = 0; i < N; i++) {
@@ -32,6 +30,13 @@ static void start(world_t *w, uint32_t window_messages)
         for (size_t c = 0; c < D; c++)
             w->sim.rows[i][c] = (float)(i * D + c);
     }
+}
+
+static void start(world_t *w, uint32_t window_messages)
+{
+    memset(w, 0, sizeof *w);
+    sim_open(&w->sim, window_messages);
+    start_opened(w);
 }
 
 static void finish(world_t *w)
@@ -62,13 +67,22 @@ static psw_request_t *pull(world_t *w, uint32_t deadline_ms)
     return issued.request;
 }
 
+static bool is_ping(world_t *w, const psp_buffer_t *buffer)
+{
+    psp_message_t m;
+    assert_int_equal(
+        psp_message_unpack(w->sim.scratch, buffer->kind, buffer->data, buffer->size, &m, NULL),
+        PSC_OK);
+    return m.kind == PSP_PREFETCH && m.request.sequence == 0;
+}
+
 /* Everything moves but what goes to one server, which gets signs of life asked for only if well. */
 static void move(world_t *w, uint32_t silent)
 {
     psp_buffer_t *buffer;
     for (;;) {
         while ((buffer = psw_core_next(w->sim.core)) != NULL) {
-            if (buffer->kind == PSP_PREFETCH && buffer->size < 80) {
+            if (is_ping(w, buffer)) {
                 psp_buffer_put(buffer);
                 w->n_pings++;
             } else if (buffer->peer == silent) {
@@ -273,6 +287,63 @@ static void time_in_which_nobody_looks_blames_no_server(void **state)
     finish(&w);
 }
 
+/* The server of the simulation checks that no number is left out. */
+static void a_guest_leaves_no_gap_where_it_takes_back_what_was_not_sent(void **state)
+{
+    (void)state;
+    static world_t w;
+    memset(&w, 0, sizeof w);
+    sim_open_guest(&w.sim, 1);
+    start_opened(&w);
+    psw_core_set_timeout(w.sim.core, TIMEOUT_US);
+    psw_request_t *requests[3] = {pull(&w, 0), pull(&w, 50), pull(&w, 0)};
+    pass(&w, 2 * TIMEOUT_US, 1);
+    for (int i = 0; i < 3; i++) {
+        assert_true(psw_request_done(requests[i]));
+        assert_int_equal(requests[i]->error.code, i == 1 ? PSC_OK : PSC_TIMEOUT);
+        psw_core_release(w.sim.core, requests[i]);
+    }
+    assert_true(psw_core_idle(w.sim.core));
+    assert_int_equal(w.n_mute, 1);
+    assert_in_range(psw_core_queued_bytes(w.sim.core, 1), 1, 4 * 80); /* numbers, no rows */
+    psw_request_t *last = pull(&w, 0);
+    wake(&w);
+    assert_true(psw_request_done(last));
+    assert_int_equal(last->error.code, PSC_OK);
+    expect_rows(&w, SERVERS);
+    psw_core_release(w.sim.core, last);
+    assert_true(w.sim.next_sequence[1] >= 4);
+    psp_buffer_t *buffer; /* its goodbye in failure waits for no number */
+    psp_message_t m;
+    assert_int_equal(psw_core_last_goodbye(w.sim.core, 1, 0, &buffer, NULL), PSC_OK);
+    assert_int_equal(
+        psp_message_unpack(w.sim.scratch, buffer->kind, buffer->data, buffer->size, &m, NULL),
+        PSC_OK);
+    assert_true(m.request.sequence == 0);
+    psp_buffer_put(buffer);
+    finish(&w);
+}
+
+static void signs_of_life_are_of_the_session_and_of_no_number(void **state)
+{
+    (void)state;
+    static world_t w;
+    start(&w, 64);
+    psp_buffer_t *sign;
+    assert_int_equal(psw_core_sign_of_life(w.sim.core, 2, &sign, NULL), PSC_OK);
+    assert_int_equal(sign->peer, 2);
+    assert_true(is_ping(&w, sign));
+    psp_message_t m;
+    assert_int_equal(
+        psp_message_unpack(w.sim.scratch, sign->kind, sign->data, sign->size, &m, NULL), PSC_OK);
+    assert_int_equal(m.request.session, 102);
+    assert_true(m.request.cluster == psw_core_cluster(w.sim.core));
+    assert_int_equal(m.u.prefetch.n, 0);
+    psp_buffer_put(sign);
+    assert_int_equal(psw_core_lease_ms(w.sim.core, 2), 0);
+    finish(&w);
+}
+
 static size_t prefetch(world_t *w, uint64_t when)
 {
     const psw_prefetch_options_t options = {.ids = w->ids, .n = N, .when = when};
@@ -351,6 +422,8 @@ int main(void)
         cmocka_unit_test(a_server_that_gives_signs_of_life_is_waited_for),
         cmocka_unit_test(an_unasked_sign_of_life_ends_the_core),
         cmocka_unit_test(time_in_which_nobody_looks_blames_no_server),
+        cmocka_unit_test(a_guest_leaves_no_gap_where_it_takes_back_what_was_not_sent),
+        cmocka_unit_test(signs_of_life_are_of_the_session_and_of_no_number),
         cmocka_unit_test(hints_are_dropped_where_they_would_wait_and_waited_for_by_nobody),
         cmocka_unit_test(a_window_that_a_server_tells_is_kept),
     };
