@@ -25,8 +25,8 @@
 
 typedef struct psw_core psw_core_t;
 
-/* n_workers 0: a guest, no worker of the job. Its messages may overtake each other on their way, and
- * servers wait for each of its sequences, so none is left out. */
+/* n_workers 0: a guest, no worker of the job. Its messages may overtake each other on their way,
+ * and servers wait for each of its sequences, so none is left out. */
 typedef struct psw_core_options {
     uint32_t n_servers, worker, n_workers;
     uint64_t cluster;         /* what servers must say that they are; 0: what the first one says */
@@ -130,8 +130,8 @@ bool psw_core_expire(psw_core_t *core);
 /* When psw_core_expire is to be called at the latest; UINT64_MAX: no part has a deadline. */
 uint64_t psw_core_next_deadline(const psw_core_t *core);
 
-/* A message that only says that this client is still there, as often as one likes, for a server with
- * which there is a session. Errors: NO_MEMORY. Gives. */
+/* A message that only says that this client is still there, as often as one likes, for a server
+ * with which there is a session. Errors: NO_MEMORY. Gives. */
 PSC_MUST_CHECK psc_status_t psw_core_sign_of_life(const psw_core_t *core, uint32_t server,
                                                   psp_buffer_t **buffer_out, psc_error_t *error);
 
