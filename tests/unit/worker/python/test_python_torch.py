@@ -1,0 +1,426 @@
+#!/usr/bin/env python3
+"""embps.torch beside torch.nn: the same model, data and seed have the same losses, rows and gradients."""
+
+import copy
+import pathlib
+import sys
+import unittest
+from unittest import mock
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
+import python_tests  # noqa: E402
+
+python_tests.need("numpy", "torch")
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+import embps  # noqa: E402
+import embps.torch  # noqa: E402
+import embps.torch.rows  # noqa: E402
+
+WORDS, DIM = 50, 6
+
+
+class Case(python_tests.Case):
+    def setUp(self):
+        super().setUp()
+        self.seed = python_tests.seed()
+        torch.manual_seed(self.seed)
+        torch.set_num_threads(1)
+        self.client = self.connect()
+        self.tables = 0
+
+    def ours(self, plain, **options):
+        """The module of embps.torch with the arguments and the rows of a torch.nn one."""
+        kind = {nn.Embedding: embps.torch.Embedding, nn.EmbeddingBag: embps.torch.EmbeddingBag}[type(plain)]
+        names = ["padding_idx", "max_norm", "norm_type", "scale_grad_by_freq"]
+        if isinstance(plain, nn.EmbeddingBag):
+            names += ["mode", "include_last_offset"]
+        self.tables += 1
+        return kind.from_pretrained(plain, freeze=False, client=self.client, name=f"table {self.tables}",
+                                    **{name: getattr(plain, name) for name in names}, **options)
+
+    def assert_close(self, ours, plain, tolerance=1e-5):
+        torch.testing.assert_close(ours, plain.detach() if isinstance(plain, torch.Tensor) else plain,
+                                   rtol=tolerance, atol=tolerance)
+
+    def assert_same_gradient(self, ours, plain):
+        """The gradient that is collected is the dense one of torch.nn, rows without any left out."""
+        dense = plain.weight.grad.to_dense() if plain.weight.grad.is_sparse else plain.weight.grad
+        collected = torch.zeros_like(dense)
+        if ours.rows.gradient() is not None:
+            ids, grad = ours.rows.gradient()
+            collected[ids] = grad
+        self.assert_close(collected, dense)
+
+
+class Classifier(nn.Module):
+    """The mean of the words' rows, and a layer on it."""
+
+    def __init__(self, embedding):
+        super().__init__()
+        self.embedding = embedding
+        self.out = nn.Linear(DIM, 4)
+
+    def forward(self, words):
+        return self.out(torch.tanh(self.embedding(words)).mean(1))
+
+
+class Training(Case):
+    """200 steps of the same model, once with its rows in torch.nn and once in a table."""
+
+    PLAIN = {"sgd": lambda weights, rate: torch.optim.SGD(weights, lr=rate),
+             "adagrad": lambda weights, rate: torch.optim.Adagrad(weights, lr=rate),
+             "adam": lambda weights, rate: torch.optim.SparseAdam(weights, lr=rate)}
+
+    def losses(self, model, batches, optimizers, after_backward=None, schedulers=()):
+        losses = []
+        for words, labels in batches:
+            for optimizer in optimizers:
+                optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(words), labels)
+            loss.backward()
+            if after_backward is not None:
+                after_backward(model)
+            for step in (*optimizers, *schedulers):
+                step.step()
+            losses.append(loss.item())
+        return losses
+
+    def both(self, name, rate, n_steps=200, after_backward=None, schedule=None, sparse=True):
+        """Losses with torch.nn and with a table, and both embeddings."""
+        plain = Classifier(nn.Embedding(WORDS, DIM, sparse=sparse))
+        ours = Classifier(self.ours(plain.embedding, optimizer=name))
+        ours.out.load_state_dict(plain.out.state_dict())
+        # Zipf's law: some words in each batch, some in few.
+        words = (WORDS ** torch.rand(n_steps, 8, 5) - 1).long()
+        batches = list(zip(words, torch.randint(0, 4, (n_steps, 8))))
+        dense, tables = embps.torch.split_parameters(ours)
+        rows = (self.PLAIN[name](plain.embedding.parameters(), rate), embps.torch.Optimizer(tables, rate))
+        result = []
+        for model, parameters, optimizer in ((plain, plain.out.parameters(), rows[0]), (ours, dense, rows[1])):
+            optimizers = (torch.optim.Adam(parameters, 0.01), optimizer)
+            schedulers = [schedule(each) for each in optimizers] if schedule else ()
+            result.append(self.losses(model, batches, optimizers, after_backward, schedulers))
+        return *result, plain.embedding, ours.embedding
+
+    def assert_equal_training(self, *arguments, **options):
+        plain_losses, losses, plain, ours = self.both(*arguments, **options)
+        self.assertLess(max(abs(a - b) for a, b in zip(plain_losses, losses)), 1e-5)
+        self.assertNotAlmostEqual(losses[0], losses[-1], 3)
+        self.assert_close(ours.dense(), plain.weight)
+
+    def test_sgd_has_the_losses_of_torch(self):
+        self.assert_equal_training("sgd", 0.5)
+
+    def test_adagrad_has_the_losses_of_torch(self):
+        self.assert_equal_training("adagrad", 0.1)
+
+    def test_adam_has_the_losses_of_sparse_adam(self):
+        self.assert_equal_training("adam", 0.02)
+
+    def test_schedulers_change_the_rate(self):
+        self.assert_equal_training("sgd", 0.5, 60, schedule=lambda optimizer:
+                                   torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 50))
+
+    def test_gradients_are_clipped_with_those_of_other_layers(self):
+        norms = []  # torch.nn without sparse: PyTorch 1.13 leaves sparse gradients as they are
+        self.assert_equal_training("sgd", 0.5, 60, sparse=False, after_backward=lambda model: norms.append(
+            nn.utils.clip_grad_norm_(model.parameters(), 0.05).item()))
+        self.assertTrue(all(norm > 0.05 for norm in norms))
+        self.assert_close(norms[60:], norms[:60])
+
+    def test_prefetched_batches_bring_the_same_rows(self):
+        plain = nn.Embedding(WORDS, DIM, sparse=True)
+        ours = self.ours(plain)
+        optimizers = (torch.optim.SGD(plain.parameters(), 0.5), embps.torch.Optimizer(ours.parameters(), 0.5))
+        batches = torch.randint(0, WORDS, (30, 7))
+        pulls = self.client.stats()["client.pulls"]
+        for at, words in enumerate(batches):
+            outs = []
+            for optimizer, embedding in zip(optimizers, (plain, ours)):
+                optimizer.zero_grad()
+                out = embedding(words)
+                outs.append(out.detach())
+                if embedding is ours and at + 1 < len(batches):
+                    ours.prefetch(batches[at + 1])
+                (out ** 2).sum().backward()
+                optimizer.step()
+            self.assert_close(*outs)
+        # One pull a batch, and one of rows that were pushed since.
+        self.assertLessEqual(self.client.stats()["client.pulls"] - pulls, 2 * len(batches) - 1)
+        self.assertEqual(ours.rows._ahead, [])
+
+
+class Gradients(Case):
+    def setUp(self):
+        super().setUp()
+        self.plain = nn.Embedding(WORDS, DIM, sparse=True)
+        self.embedding = self.ours(self.plain)
+        self.optimizers = (torch.optim.SGD(self.plain.parameters(), 0.5),
+                           embps.torch.Optimizer(self.embedding.parameters(), 0.5))
+
+    def backward(self, words, factor=1.0):
+        weights = torch.rand(*words.shape, DIM)
+        for embedding in (self.plain, self.embedding):
+            (embedding(words) * weights).sum().mul(factor).backward()
+
+    def step(self):
+        for optimizer in self.optimizers:
+            optimizer.step()
+        self.assert_close(self.embedding.dense(), self.plain.weight)
+
+    def test_several_passes_add_up_to_one_step(self):
+        for _ in range(3):
+            self.backward(torch.randint(0, WORDS, (4, 3)))
+            self.assert_same_gradient(self.embedding, self.plain)
+        self.step()
+        self.step()  # without zero_grad: once more the same
+        self.backward(torch.tensor([[1, 2]]))
+        self.step()
+
+    def test_one_table_may_be_used_twice_in_one_graph(self):
+        one, two = torch.tensor([1, 2, 3]), torch.tensor([3, 4])
+        for embedding in (self.plain, self.embedding):
+            (embedding(one).sum() * embedding(two).sum()).backward()
+        self.assert_same_gradient(self.embedding, self.plain)
+        self.step()
+
+    def test_zero_grad_forgets_in_both_its_ways(self):
+        for set_to_none in (True, False):
+            self.backward(torch.tensor([1, 2]))
+            for each in (self.plain, self.embedding):
+                each.zero_grad(set_to_none=set_to_none)
+            before = self.embedding.dense()
+            self.optimizers[1].step()
+            self.assertTrue(torch.equal(self.embedding.dense(), before))
+            self.backward(torch.tensor([2, 3]))
+            self.assertEqual(self.embedding.rows.gradient()[0].tolist(), [2, 3])
+            self.step()
+            for optimizer in self.optimizers:
+                optimizer.zero_grad(set_to_none=set_to_none)
+
+    def test_scaled_gradients_are_unscaled_in_place_and_may_be_skipped(self):
+        # GradScaler's own steps, which it makes on GPUs alone in PyTorch 1.13.
+        self.backward(torch.tensor([1, 2]), factor=2.0**16)
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    parameter.grad.mul_(2.0**-16)
+        self.step()
+        self.optimizers[1].zero_grad()
+        before = self.embedding.dense()
+        self.embedding(torch.tensor([1])).sum().mul(float("inf")).backward()
+        self.assertFalse(torch.isfinite(self.embedding.weight.grad).all())
+        self.assertRaises(embps.InvalidArgument, self.optimizers[1].step)
+        self.optimizers[1].zero_grad()
+        self.assertTrue(torch.equal(self.embedding.dense(), before))
+        scaler = torch.cuda.amp.GradScaler(enabled=False)
+        scaler.scale(self.embedding(torch.tensor([1])).sum()).backward()
+        scaler.unscale_(self.optimizers[1])
+        scaler.step(self.optimizers[1])
+        scaler.update()
+        self.assert_close(self.embedding.dense()[1], before[1] - 0.5)
+
+    def test_groups_have_rates_of_their_own_and_closures_are_called(self):
+        other = self.ours(nn.Embedding(WORDS, DIM))
+        optimizer = embps.torch.Optimizer([{"params": self.embedding.parameters()},
+                                           {"params": other.parameters(), "lr": 0.25}], 1.0)
+        before = self.embedding.dense(), other.dense()
+
+        def closure():
+            loss = self.embedding(torch.tensor([3])).sum() + other(torch.tensor([3])).sum()
+            loss.backward()
+            return loss
+        self.assertIsInstance(optimizer.step(closure), torch.Tensor)
+        self.assert_close(self.embedding.dense()[3], before[0][3] - 1.0)
+        self.assert_close(other.dense()[3], before[1][3] - 0.25)
+        again = embps.torch.Optimizer([{"params": self.embedding.parameters()},
+                                       {"params": other.parameters()}], 5.0)
+        again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+        self.assertEqual([group["lr"] for group in again.param_groups], [1.0, 0.25])
+        self.assertEqual(again.state[self.embedding.weight]["step"], 1)
+
+    def test_optimizers_of_the_wrong_kind_fail(self):
+        with self.assertRaisesRegex(ValueError, "split_parameters"):
+            embps.torch.Optimizer(self.plain.parameters(), 1)
+        self.assertRaises(ValueError, embps.torch.Optimizer, self.embedding.parameters(), -1)
+        self.backward(torch.tensor([1, 2]))
+        for wrong in (torch.optim.SGD(self.embedding.parameters(), 0.1),
+                      torch.optim.Adam(self.embedding.parameters(), 0.1)):
+            self.assertRaises(RuntimeError, wrong.step)
+
+    def test_frozen_rows_and_no_grad_collect_nothing(self):
+        with torch.no_grad():
+            self.assertFalse(self.embedding(torch.tensor([1])).requires_grad)
+        self.embedding.weight.requires_grad_(False)
+        self.assertFalse(self.embedding(torch.tensor([1])).requires_grad)
+        frozen = embps.torch.Embedding.from_pretrained(self.plain.weight.detach(), table=self.embedding.table)
+        self.assertFalse(frozen.weight.requires_grad)
+        self.assertIsNone(self.embedding.rows.gradient())
+
+
+class Modules(Case):
+    def compare(self, plain, *inputs, **options):
+        """Output, gradient and rows of one step."""
+        ours = self.ours(plain, **options)
+        outs = [module(*inputs) for module in (plain, ours)]
+        self.assert_close(outs[1].detach(), outs[0])
+        self.assertEqual(outs[0].shape, outs[1].shape)
+        weights = torch.rand_like(outs[0])
+        for out in outs:
+            (out * weights).sum().backward()
+        self.assert_same_gradient(ours, plain)
+        self.assert_close(ours.dense(), plain.weight)
+        return ours
+
+    def test_embedding_is_as_torch_has_it(self):
+        words = torch.randint(0, WORDS, (3, 4))
+        for arguments in ({}, {"padding_idx": int(words[0, 0])}, {"padding_idx": -1}, {"max_norm": 1.5},
+                          {"max_norm": 2.0, "norm_type": 1.0}, {"scale_grad_by_freq": True}):
+            with self.subTest(**arguments):
+                self.compare(nn.Embedding(WORDS, DIM, **arguments), words)
+                self.compare(nn.Embedding(WORDS, DIM, **arguments), words[0, 0])
+                self.compare(nn.Embedding(WORDS, DIM, **arguments), words.int())
+        ours = self.ours(nn.Embedding(WORDS, DIM))
+        self.assertEqual(ours(torch.empty(2, 0, dtype=torch.int64)).shape, (2, 0, DIM))
+
+    def test_bags_are_as_torch_has_them(self):
+        words = torch.randint(0, WORDS, (4, 5))
+        flat, offsets = torch.randint(0, WORDS, (9,)), torch.tensor([0, 3, 3, 7])
+        for mode in ("sum", "mean", "max"):
+            for arguments in ({}, {"padding_idx": int(words[0, 0])}, {"max_norm": 1.5},
+                              {"include_last_offset": True}):
+                with self.subTest(mode=mode, **arguments):
+                    make = lambda: nn.EmbeddingBag(WORDS, DIM, mode=mode, **arguments)  # noqa: E731
+                    last = [9] if "include_last_offset" in arguments else []
+                    if not last:  # PyTorch 1.13 reads past its memory for this with two dimensions
+                        self.compare(make(), words)
+                    self.compare(make(), flat, torch.cat([offsets, torch.tensor(last, dtype=torch.int64)]))
+        ours = self.ours(nn.EmbeddingBag(WORDS, DIM, mode="sum"))
+        self.assertEqual(ours(flat[:0], offsets[:1]).tolist(), [[0] * DIM])
+
+    def test_bags_of_weighted_rows_are_as_torch_has_them(self):
+        flat, offsets = torch.randint(0, WORDS, (9,)), torch.tensor([0, 3, 3, 7])
+        plain_weights = torch.rand(9, requires_grad=True)
+        our_weights = plain_weights.detach().clone().requires_grad_()
+        plain = nn.EmbeddingBag(WORDS, DIM, mode="sum")
+        ours = self.ours(plain)
+        for module, weights in ((plain, plain_weights), (ours, our_weights)):
+            (module(flat, offsets, weights) ** 2).sum().backward()
+        self.assert_same_gradient(ours, plain)
+        self.assert_close(our_weights.grad, plain_weights.grad)
+
+    def test_a_tied_head_shares_rows_and_gradients(self):
+        words, labels = torch.randint(0, WORDS, (8,)), torch.randint(0, WORDS, (8,))
+        plain = nn.Embedding(WORDS, DIM)
+        ours = self.ours(plain, scale_by_sqrt_dim=True)
+        head = embps.torch.TiedLinear(ours, bias=True)
+        bias = torch.zeros(WORDS, requires_grad=True)
+        optimizers = (torch.optim.SGD(plain.parameters(), 0.3), embps.torch.Optimizer(ours.parameters(), 0.3))
+        for _ in range(5):
+            scores = (plain(words) * DIM**0.5 @ plain.weight.t() + bias, head(ours(words)))
+            self.assert_close(scores[1].detach(), scores[0])
+            for out, optimizer in zip(scores, optimizers):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(out, labels).backward()
+                optimizer.step()
+        self.assert_close(head.bias.grad, bias.grad)
+        some = torch.tensor([7, 3, 9])
+        self.assert_close(head(torch.eye(DIM), some).detach(), plain.weight[some].t())
+        self.assertEqual([name for name, _ in head.named_parameters()], ["bias"])
+
+    def test_ids_that_cannot_be_are_refused(self):
+        ours = self.ours(nn.Embedding(WORDS, DIM))
+        for words in ([WORDS], [-1]):
+            self.assertRaises(IndexError, ours, torch.tensor(words))
+        self.assertRaises(TypeError, ours, torch.tensor([1.0]))
+        table = self.client.table("any", DIM, init=("constant", 2))
+        without_end = embps.torch.Embedding(None, DIM, table=table)
+        self.assertTrue((without_end(torch.tensor([2**62, 0])) == 2).all())
+        self.assertRaises(ValueError, without_end.dense)
+        for arguments in ({}, {"client": self.client}, {"table": table, "seed": 3}, {"name": "x"},
+                          {"table": self.client.table("narrow", 2)},
+                          {"table": table, "client": self.client, "name": "x"}):
+            self.assertRaises(ValueError, embps.torch.Embedding, 5, DIM, **arguments)
+        for arguments in ({"padding_idx": 5}, {"padding_idx": -6}):
+            self.assertRaises(ValueError, embps.torch.Embedding, 5, DIM, table=table, **arguments)
+
+    def test_new_rows_are_normal_and_the_pad_row_is_zeros(self):
+        ours = embps.torch.Embedding(4000, DIM, padding_idx=3, client=self.client, name="new")
+        rows = ours.dense()
+        self.assertEqual(rows[3].tolist(), [0] * DIM)
+        self.assertLess(abs(rows.mean().item()), 0.05)
+        self.assertLess(abs(rows.std().item() - 1), 0.05)
+
+    def test_rows_for_a_gpu_wait_in_pinned_memory(self):
+        empty = torch.empty
+        with mock.patch.object(embps.torch.rows.torch, "empty") as patched:
+            patched.side_effect = lambda *shape, pin_memory, **other: empty(*shape, **other)
+            self.assertEqual(embps.torch.rows.host_memory(3, 2, torch.device("cuda", 1)).shape, (3, 2))
+            self.assertTrue(patched.call_args.kwargs["pin_memory"])
+            embps.torch.rows.host_memory(3, 2, torch.device("cpu"))
+            self.assertFalse(patched.call_args.kwargs["pin_memory"])
+
+    def test_halves_come_out_where_the_module_is_half(self):
+        ours = self.ours(nn.Embedding(WORDS, DIM)).to(torch.bfloat16)
+        out = ours(torch.tensor([1, 2]))
+        self.assertEqual(out.dtype, torch.bfloat16)
+        out.sum().backward()
+        self.assertEqual(ours.weight.grad.dtype, torch.bfloat16)
+        before = ours.dense()
+        embps.torch.Optimizer(ours.parameters(), 1.0).step()
+        self.assert_close(ours.dense()[1], before[1] - 1)
+
+
+class State(Case):
+    def test_state_names_the_table_and_holds_rows_on_request_alone(self):
+        plain = nn.Embedding(WORDS, DIM)
+        model = Classifier(self.ours(plain))
+        state = model.state_dict()
+        self.assertEqual(set(state), {"embedding._extra_state", "out.weight", "out.bias"})
+        self.assertEqual(state["embedding._extra_state"],
+                         {"table": "table 1", "dim": DIM, "num_embeddings": WORDS})
+        model.load_state_dict(state)
+        with embps.torch.dense_rows(model):
+            dense = model.state_dict()
+        self.assertTrue(torch.equal(dense["embedding.weight"], plain.weight))
+        self.assertNotIn("embedding.weight", model.state_dict())
+
+        other = Classifier(self.ours(nn.Embedding(WORDS, DIM)))
+        with self.assertRaisesRegex(RuntimeError, "table 1"):
+            other.load_state_dict(state)
+        other.load_state_dict(dense)
+        self.assertTrue(torch.equal(other.embedding.dense(), plain.weight))
+        with self.assertRaisesRegex(RuntimeError, "embedding.weight"):
+            other.load_state_dict({key: value for key, value in state.items() if key.startswith("out")})
+        with self.assertRaisesRegex(RuntimeError, "shape"):
+            other.load_state_dict({**dense, "embedding.weight": torch.zeros(3, DIM)})
+        with self.assertRaisesRegex(RuntimeError, "bogus"):
+            other.load_state_dict({**dense, "embedding.bogus": torch.zeros(3)})
+
+    def test_state_goes_from_and_to_torch(self):
+        for plain in (nn.Embedding(WORDS, DIM, padding_idx=2, max_norm=3.0),
+                      nn.EmbeddingBag(WORDS, DIM, mode="sum", padding_idx=2)):
+            ours = self.ours(type(plain)(WORDS, DIM, **{"padding_idx": 2}))
+            ours.load_state_dict(plain.state_dict())
+            self.assertTrue(torch.equal(ours.dense(), plain.weight))
+            back = self.ours(plain).to_embedding()
+            self.assertIs(type(back), type(plain))
+            self.assertEqual(str(back), str(type(back)(WORDS, DIM, sparse=True, **{
+                name: getattr(plain, name) for name in plain.__constants__
+                if name in ("padding_idx", "max_norm", "mode")})))
+            self.assertTrue(torch.equal(back.weight, plain.weight))
+
+    def test_large_tables_are_loaded_and_read_in_pieces(self):
+        with mock.patch.object(embps.torch.rows, "CHUNK_FLOATS", 7 * DIM):
+            plain = nn.Embedding(WORDS, DIM)
+            self.assertTrue(torch.equal(self.ours(plain).dense(), plain.weight))
+
+    def test_modules_are_not_copied(self):
+        self.assertRaises(TypeError, copy.deepcopy, self.ours(nn.Embedding(WORDS, DIM)))
+        self.assertEqual(repr(self.ours(nn.Embedding(WORDS, DIM))), f"Embedding({WORDS}, {DIM}, table='table 2')")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,293 @@
+"""Modules whose rows are on parameter servers: torch.nn.Embedding and EmbeddingBag, and a head.
+
+What differs from torch.nn: `weight` stands for the table and holds no rows (rows.py); gradients are
+always collected by row; embps.torch.Optimizer applies them; state_dict() holds which table it is, and
+rows only within dense_rows(model). Everything else is torch.nn's own arithmetic, on the rows of the
+batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator
+from typing import Any, Optional
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..client import Client, Table
+from .rows import TableRows
+
+
+@contextlib.contextmanager
+def dense_rows(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """Within the block, state_dict() of the model holds the rows of its tables, as "weight" like
+    torch.nn.Embedding's: with dense_rows(model): torch.save(model.state_dict(), path)."""
+    modules = [module for module in model.modules() if isinstance(module, _TableModule)]
+    for module in modules:
+        module.dense_state = True
+    try:
+        yield model
+    finally:
+        for module in modules:
+            module.dense_state = False
+
+
+class _TableModule(torch.nn.Module):
+    """What Embedding and EmbeddingBag share: the table, its state, rows of a batch."""
+
+    _plain: type[torch.nn.Module]  # what it stands for in torch.nn
+
+    def __init__(self, num_embeddings: Optional[int], embedding_dim: int, padding_idx: Optional[int],
+                 max_norm: Optional[float], norm_type: float, scale_grad_by_freq: bool,
+                 _weight: Optional[Tensor], device: Any, dtype: Any, table: Optional[Table],
+                 client: Optional[Client], name: Optional[str], options: dict[str, Any]) -> None:
+        super().__init__()
+        if num_embeddings is not None and num_embeddings <= 0:
+            raise ValueError(f"num_embeddings: {num_embeddings}")
+        if padding_idx is not None:
+            if num_embeddings is not None:
+                if not -num_embeddings <= padding_idx < num_embeddings:
+                    raise ValueError("padding_idx must be within num_embeddings")
+                padding_idx %= num_embeddings
+            elif padding_idx < 0:
+                raise ValueError("padding_idx must not be negative without num_embeddings")
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.padding_idx = padding_idx
+        self.max_norm, self.norm_type = max_norm, norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.dense_state = False
+        if (table is None) == (client is None or name is None):
+            raise ValueError("either table, or client and name, are wanted")
+        if table is None:
+            options = {"init": ("normal", 0, 1), "pad_id": padding_idx, **options}
+            table = client.table(name, embedding_dim, **options)  # type: ignore[union-attr, arg-type]
+        elif options:
+            raise ValueError(f"options of a table that is open already: {', '.join(options)}")
+        if table.dim != embedding_dim:
+            raise ValueError(f"embedding_dim is {embedding_dim}, and the table's dim {table.dim}")
+        self.rows = TableRows(table, device, dtype)
+        self.rows.skip_id = padding_idx
+        self.weight = self.rows.parameter
+        if _weight is not None:
+            self.load(_weight)
+
+    @property
+    def table(self) -> Table:
+        return self.rows.table
+
+    def extra_repr(self) -> str:
+        text = f"{self.num_embeddings}, {self.embedding_dim}, table={self.table.name!r}"
+        for key in ("padding_idx", "max_norm"):
+            if getattr(self, key) is not None:
+                text += f", {key}={getattr(self, key)}"
+        return text
+
+    # Rows of a batch
+
+    def _distinct(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        """Distinct ids on the CPU, and the place of each id among them."""
+        if ids.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"ids are int32 or int64, not {ids.dtype}")
+        distinct, places = torch.unique(ids.detach().to("cpu", torch.int64), return_inverse=True)
+        if len(distinct) > 0:
+            least, most = int(distinct[0]), int(distinct[-1])
+            if least < 0 or (self.num_embeddings is not None and most >= self.num_embeddings):
+                raise IndexError(f"ids from {least} to {most}; num_embeddings is {self.num_embeddings}")
+        return distinct, places.to(self.weight.device)
+
+    def _limit(self, ids: Tensor, rows: Tensor) -> Tensor:
+        """As torch.nn does with max_norm: rows that are longer are made so long, in the table too."""
+        if self.max_norm is None or len(rows) == 0:
+            return rows
+        limited = torch.renorm(rows, self.norm_type, 0, self.max_norm)
+        longer = (limited != rows).any(1).cpu()
+        if longer.any():
+            self.rows.assign(ids[longer], limited[longer.to(rows.device)])
+        return limited
+
+    def _lookup(self, distinct: Tensor) -> Tensor:
+        return self.rows.lookup(distinct, self._limit)
+
+    def prefetch(self, input: Tensor) -> None:
+        """Asks for the rows of the next batch now, so that they come while this one is computed. A
+        forward pass with the same ids then has them; rows that this process pushes in between are read
+        again, so the values are the same as without (what other processes push in between comes with
+        the next pull)."""
+        self.rows.pull_ahead(self._distinct(input)[0])
+
+    # State
+
+    def load(self, source: Any) -> None:
+        """Rows from a torch.nn.Embedding or EmbeddingBag, or from a tensor [num_embeddings, D]."""
+        weight = source.weight if isinstance(source, torch.nn.Module) else torch.as_tensor(source)
+        if weight.shape != (self.num_embeddings, self.embedding_dim):
+            raise ValueError(f"rows of shape {list(weight.shape)}; "
+                             f"{[self.num_embeddings, self.embedding_dim]} are wanted")
+        self.rows.assign_all(weight)
+
+    def dense(self) -> Tensor:
+        """All rows, [num_embeddings, D] float32 on the CPU."""
+        if self.num_embeddings is None:
+            raise ValueError("without num_embeddings nobody knows which rows there are")
+        return self.rows.all_rows(self.num_embeddings)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {"padding_idx": self.padding_idx, "max_norm": self.max_norm, "norm_type": self.norm_type,
+                "scale_grad_by_freq": self.scale_grad_by_freq}
+
+    def to_embedding(self) -> torch.nn.Module:
+        """The same as a torch.nn module, with all rows."""
+        return self._plain(self.num_embeddings, self.embedding_dim, sparse=True, _weight=self.dense(),
+                           **self._arguments())
+
+    @classmethod
+    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **arguments: Any) -> Any:
+        """A module with the rows of a tensor [N, D], or of a torch.nn module, written to its table.
+        freeze: rows are not trained. arguments: as of the class (client= and name=, or table=)."""
+        weight = embeddings.weight if isinstance(embeddings, torch.nn.Module) else embeddings
+        if weight.dim() != 2:
+            raise ValueError(f"rows of shape {list(weight.shape)}; two dimensions are wanted")
+        module = cls(*weight.shape, _weight=weight, **arguments)
+        module.weight.requires_grad_(not freeze)
+        return module
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Which table it is."""
+        return {"table": self.table.name, "dim": self.table.dim, "num_embeddings": self.num_embeddings}
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        del destination[prefix + "weight"]
+        if self.dense_state:
+            destination[prefix + "weight"] = self.dense()
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool,
+                              missing_keys: list[str], unexpected_keys: list[str],
+                              error_msgs: list[str]) -> None:
+        """Rows where there are some, also of a torch.nn module's state; without, the table must be the
+        one that was saved."""
+        del local_metadata
+        weight, extra = prefix + "weight", prefix + "_extra_state"
+        if weight in state_dict:
+            try:
+                self.load(state_dict[weight])
+            except ValueError as error:
+                error_msgs.append(f"{weight}: {error}")
+        elif extra not in state_dict:
+            missing_keys.append(weight)
+        elif state_dict[extra] != self.get_extra_state():
+            error_msgs.append(f"{prefix}: the state is of {state_dict[extra]}, without rows; this is "
+                              f"{self.get_extra_state()}")
+        if strict:
+            unexpected_keys += [key for key in state_dict
+                                if key.startswith(prefix) and key not in (weight, extra)]
+
+
+class Embedding(_TableModule):
+    """torch.nn.Embedding with its rows in a table.
+
+    num_embeddings: ids are below it; None: any id from 0. embedding_dim: D. padding_idx, max_norm,
+    norm_type, scale_grad_by_freq, device, dtype: as torch.nn's; sparse: always so.
+    table: one that is open; or client, name and options of client.table (optimizer=, init=, seed=,
+    ...): opened here. init is ("normal", 0, 1) unless given, as torch.nn's; row padding_idx is zeros.
+    scale_by_sqrt_dim: what comes out is multiplied by sqrt(D).
+
+    forward(input): ids of any shape -> [*input.shape, D].
+    """
+
+    _plain = torch.nn.Embedding
+
+    def __init__(self, num_embeddings: Optional[int], embedding_dim: int, padding_idx: Optional[int] = None,
+                 max_norm: Optional[float] = None, norm_type: float = 2.0, scale_grad_by_freq: bool = False,
+                 sparse: bool = True, _weight: Optional[Tensor] = None, device: Any = None, dtype: Any = None,
+                 *, table: Optional[Table] = None, client: Optional[Client] = None,
+                 name: Optional[str] = None, scale_by_sqrt_dim: bool = False, **options: Any) -> None:
+        del sparse
+        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq,
+                         _weight, device, dtype, table, client, name, options)
+        self.scale_by_sqrt_dim = scale_by_sqrt_dim
+
+    def forward(self, input: Tensor) -> Tensor:
+        distinct, places = self._distinct(input)
+        out = F.embedding(places, self._lookup(distinct), scale_grad_by_freq=self.scale_grad_by_freq)
+        return out * math.sqrt(self.embedding_dim) if self.scale_by_sqrt_dim else out
+
+    def head(self, hidden: Tensor, ids: Optional[Tensor] = None) -> Tensor:
+        """Scores of ids, distinct ones [V], by the same rows: hidden [*, D] -> [*, V]. Without ids, of all
+        num_embeddings: every step then moves the whole table, which a small vocabulary can afford."""
+        if ids is None:
+            if self.num_embeddings is None:
+                raise ValueError("without num_embeddings a head needs ids")
+            ids = torch.arange(self.num_embeddings)
+        distinct, places = self._distinct(ids)
+        rows = self._lookup(distinct)
+        return F.linear(hidden, rows if torch.equal(distinct, ids.to("cpu")) else F.embedding(places, rows))
+
+
+class TiedLinear(torch.nn.Module):
+    """An output layer that shares the rows of an Embedding; bias: one of its own, [num_embeddings].
+
+    forward(hidden, ids=None): as Embedding.head, and the bias. The embedding is no sub-module of this
+    one, so that its state is there once.
+    """
+
+    def __init__(self, embedding: Embedding, bias: bool = False) -> None:
+        super().__init__()
+        self._embedding = (embedding,)
+        if bias and embedding.num_embeddings is None:
+            raise ValueError("a bias needs num_embeddings")
+        self.bias = torch.nn.Parameter(torch.zeros(embedding.num_embeddings or 0)) if bias else None
+
+    def forward(self, hidden: Tensor, ids: Optional[Tensor] = None) -> Tensor:
+        scores = self._embedding[0].head(hidden, ids)
+        if self.bias is None:
+            return scores
+        return scores + (self.bias if ids is None else self.bias[ids])
+
+
+class EmbeddingBag(_TableModule):
+    """torch.nn.EmbeddingBag with its rows in a table: sums, means or maxima of bags of rows.
+
+    Arguments as Embedding's and torch.nn.EmbeddingBag's; mode: "mean", "sum" or "max".
+    forward(input, offsets=None, per_sample_weights=None): bags are the rows of input [B, L], or parts of
+    input [n] that begin at offsets [B]; per_sample_weights like input, for "sum" alone -> [B, D].
+    """
+
+    _plain = torch.nn.EmbeddingBag
+
+    def __init__(self, num_embeddings: Optional[int], embedding_dim: int, max_norm: Optional[float] = None,
+                 norm_type: float = 2.0, scale_grad_by_freq: bool = False, mode: str = "mean",
+                 sparse: bool = True, _weight: Optional[Tensor] = None, include_last_offset: bool = False,
+                 padding_idx: Optional[int] = None, device: Any = None, dtype: Any = None, *,
+                 table: Optional[Table] = None, client: Optional[Client] = None, name: Optional[str] = None,
+                 **options: Any) -> None:
+        del sparse
+        if mode not in ("sum", "mean", "max"):
+            raise ValueError(f"mode: {mode!r}; sum, mean and max are possible")
+        if scale_grad_by_freq and mode == "max":
+            raise ValueError("scale_grad_by_freq does not go with max")
+        super().__init__(num_embeddings, embedding_dim, padding_idx, max_norm, norm_type, scale_grad_by_freq,
+                         _weight, device, dtype, table, client, name, options)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def _arguments(self) -> dict[str, Any]:
+        return {**super()._arguments(), "mode": self.mode, "include_last_offset": self.include_last_offset}
+
+    def forward(self, input: Tensor, offsets: Optional[Tensor] = None,
+                per_sample_weights: Optional[Tensor] = None) -> Tensor:
+        distinct, places = self._distinct(input)
+        padding = None
+        if self.padding_idx is not None:
+            found = (distinct == self.padding_idx).nonzero()
+            padding = int(found[0]) if len(found) > 0 else None
+        rows = self._lookup(distinct)
+        if len(distinct) == 0:  # torch.nn's kernel wants a row, used or not
+            rows = rows.new_zeros(1, self.embedding_dim)
+        if offsets is not None:
+            offsets = offsets.to(rows.device, torch.int64)
+        return F.embedding_bag(places, rows, offsets, None, 2.0, self.scale_grad_by_freq, self.mode, False,
+                               per_sample_weights, self.include_last_offset and offsets is not None,
+                               padding)

@@ -1,0 +1,198 @@
+"""The rows of one table as PyTorch sees them: a parameter that stands for them, and its gradient.
+
+A table is larger than a tensor may be, so the parameter holds no rows. What it has is a gradient:
+after a backward pass `parameter.grad` is a plain dense tensor [U, D], one row for each id that the
+passes since the last zero_grad touched, and TableRows.ids says which. So clipping, scaling and
+accumulation work on it as on any other, with the norm that the whole table's gradient has. Its data
+is one zero seen as [U, D], which cannot be written to: an optimizer that is not embps.torch.Optimizer
+fails instead of training nothing.
+
+Backward passes may run on several threads (one a device); a lock guards ids and gradient together.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable, Optional
+
+import torch
+from torch import Tensor
+
+from ..client import Table
+from ..requests import Future
+
+CHUNK_FLOATS = 1 << 22  # of rows that are read or written in one call by loads and exports
+AHEAD_MAX = 8  # pulls ahead that are kept
+
+
+class _Lookup(torch.autograd.Function):
+    """Rows go in and come out; their gradient goes to collect. The anchor is what makes autograd come
+    back here: rows are no leaf."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: Tensor, rows: Tensor, collect: Callable[[Tensor], None]) -> Tensor:
+        del anchor
+        ctx.collect = collect
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        ctx.collect(grad)
+        return None, None, None
+
+
+class _Ahead:
+    """Rows that were asked for before they are needed."""
+
+    def __init__(self, ids: Tensor, rows: Tensor, future: Future[Any]) -> None:
+        self.ids, self.rows, self.future = ids, rows, future
+        self.changed: list[Tensor] = []  # ids that were pushed since
+
+
+def host_memory(n: int, dim: int, device: torch.device) -> Tensor:
+    """Memory for rows that go on to device: pinned for a GPU, so that the copy runs beside the
+    program (PyTorch's allocator keeps it until that copy is over)."""
+    return torch.empty(n, dim, dtype=torch.float32, pin_memory=device.type == "cuda")
+
+
+class TableRows:
+    """A table, the parameter that stands for it, and the gradient that is collected."""
+
+    def __init__(self, table: Table, device: Any = None, dtype: Any = None) -> None:
+        self.table = table
+        data = torch.empty(0, table.dim, device=device, dtype=dtype)
+        if not data.is_floating_point():
+            raise TypeError(f"rows are floats, not {data.dtype}")
+        self.parameter = torch.nn.Parameter(data)
+        self.parameter.embps_rows = self  # type: ignore[attr-defined]
+        self.skip_id: Optional[int] = None  # its gradient is dropped
+        self._ids = torch.empty(0, dtype=torch.int64)  # guarded by _lock; of parameter.grad
+        self._lock = threading.Lock()
+        self._ahead: list[_Ahead] = []
+
+    # Rows
+
+    def pull(self, ids: Tensor) -> Tensor:
+        """The rows of distinct ids [U], on the device of the parameter, [U, D], without gradient."""
+        for at, entry in enumerate(self._ahead):
+            if torch.equal(entry.ids, ids):
+                del self._ahead[at]
+                return self._to_device(self._arrived(entry))
+        return self._to_device(self._pull_now(ids))
+
+    def _pull_now(self, ids: Tensor) -> Tensor:
+        rows = host_memory(len(ids), self.table.dim, self.parameter.device)
+        self.table.pull(ids.numpy(), out=rows.numpy())
+        return rows
+
+    def _arrived(self, entry: _Ahead) -> Tensor:
+        """The rows of a pull ahead; those that were changed since are read again."""
+        entry.future.result()
+        if entry.changed:
+            old = torch.isin(entry.ids, torch.cat(entry.changed))
+            if old.any():
+                entry.rows[old] = self._pull_now(entry.ids[old])
+        return entry.rows
+
+    def _to_device(self, rows: Tensor) -> Tensor:
+        like = self.parameter
+        return rows.to(device=like.device, dtype=like.dtype, non_blocking=rows.is_pinned())
+
+    def pull_ahead(self, ids: Tensor) -> None:
+        """Asks for the rows of distinct ids that a later pull of the same ids will bring."""
+        rows = host_memory(len(ids), self.table.dim, self.parameter.device)
+        self._ahead.append(_Ahead(ids, rows, self.table.pull_async(ids.numpy(), out=rows.numpy())))
+        del self._ahead[:-AHEAD_MAX]
+
+    def lookup(self, ids: Tensor, change: Optional[Callable[[Tensor, Tensor], Tensor]] = None) -> Tensor:
+        """pull for a forward pass: the gradient of the result will be collected. change(ids, rows):
+        what happens to rows that were pulled, outside of the graph."""
+        with torch.no_grad():
+            rows = self.pull(ids)
+            if change is not None:
+                rows = change(ids, rows)
+        if not (torch.is_grad_enabled() and self.parameter.requires_grad):
+            return rows
+        anchor = torch.empty(0, requires_grad=True)
+        return _Lookup.apply(anchor, rows, lambda grad: self.collect(ids, grad))
+
+    def assign(self, ids: Tensor, rows: Tensor) -> None:
+        """Replaces rows, [n, D] on any device."""
+        self.table.assign(ids.numpy(), rows.detach().to("cpu", torch.float32).numpy())
+        self.changed(ids)
+
+    def changed(self, ids: Tensor) -> None:
+        """These rows are not any more what a pull before this brings."""
+        for entry in self._ahead:
+            entry.changed.append(ids)
+
+    def all_rows(self, n: int) -> Tensor:
+        """Rows 0 to n - 1 on the CPU, float32, read in passing."""
+        out = torch.empty(n, self.table.dim, dtype=torch.float32)
+        for start, stop in self._chunks(n):
+            self.table.pull(torch.arange(start, stop).numpy(), out=out[start:stop].numpy(), scan=True,
+                            exact=True)
+        return out
+
+    def assign_all(self, rows: Tensor) -> None:
+        """Replaces rows 0 to n - 1 by [n, D]."""
+        for start, stop in self._chunks(len(rows)):
+            self.assign(torch.arange(start, stop), rows[start:stop])
+
+    def _chunks(self, n: int) -> list[tuple[int, int]]:
+        step = max(1, CHUNK_FLOATS // self.table.dim)
+        return [(start, min(n, start + step)) for start in range(0, n, step)]
+
+    # Gradients
+
+    def collect(self, ids: Tensor, grad: Tensor) -> None:
+        """Adds the gradient [U, D] of the rows of distinct ids [U]."""
+        with torch.no_grad():
+            grad = grad.detach()
+            if self.skip_id is not None:
+                kept = ids != self.skip_id
+                ids, grad = ids[kept], grad[kept.to(grad.device)]
+            with self._lock:
+                old = self._gradient()
+                if old is not None:
+                    ids, grad = sum_rows([old[0], ids], [old[1], grad])
+                else:
+                    grad = grad.clone(memory_format=torch.contiguous_format)  # others may see it
+                self._set_gradient(ids, grad)
+
+    def gradient(self) -> Optional[tuple[Tensor, Tensor]]:
+        """ids [U] on the CPU and gradient [U, D], or None where nothing was collected since
+        zero_grad."""
+        with self._lock:
+            return self._gradient()
+
+    def set_gradient(self, ids: Tensor, grad: Tensor) -> None:
+        """Replaces what was collected."""
+        with self._lock, torch.no_grad():
+            self._set_gradient(ids, grad)
+
+    def _gradient(self) -> Optional[tuple[Tensor, Tensor]]:
+        grad = self.parameter.grad
+        # zero_grad either takes the gradient away or fills it with zeros.
+        if grad is None or len(grad) != len(self._ids) or not grad.any():
+            return None
+        return self._ids, grad
+
+    def _set_gradient(self, ids: Tensor, grad: Tensor) -> None:
+        like = self.parameter
+        self._ids = ids
+        like.grad = None
+        like.data = torch.zeros(1, 1, dtype=like.dtype, device=like.device).expand(len(ids), self.table.dim)
+        like.grad = grad.to(dtype=like.dtype, device=like.device)
+
+
+def sum_rows(ids: list[Tensor], grads: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """The distinct ids of several lists, and the sums of their rows in the order of the lists."""
+    if all(torch.equal(ids[0], other) for other in ids[1:]):
+        total = grads[0].clone()
+        for grad in grads[1:]:
+            total += grad
+        return ids[0], total
+    distinct, places = torch.unique(torch.cat(ids), return_inverse=True)
+    total = grads[0].new_zeros(len(distinct), grads[0].shape[1])
+    return distinct, total.index_add_(0, places.to(total.device), torch.cat(grads))

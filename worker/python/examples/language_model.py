@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""A small transformer that learns to write, its word vectors and its output layer in a table of embps.
+
+    language_model.py --text book.txt --checkpoint model.pt
+    language_model.py --text tokens.u16.bin.xz --checkpoint model.pt --steps 2000
+
+The text is words and punctuation; a name with .u16.bin is raw little-endian 16-bit token ids instead.
+Files that end in .xz are unpacked. The commonest --vocabulary tokens are kept, the others are one.
+
+Every --save-every steps a checkpoint is written: layers, optimizers and vocabulary, and with them the
+rows of the table, which is in this process ("local:") and ends with it. When the program is killed and
+started again it goes on from there. Which words come when depends on seed and step alone, so with
+--optimizer sgd a run that was interrupted has the losses of one that was not, to the last bit; what other
+optimizers keep beside the rows begins anew.
+"""
+
+import argparse
+import collections
+import lzma
+import math
+import os
+import pathlib
+import re
+import tempfile
+
+import numpy
+import torch
+from torch import nn
+
+import embps
+import embps.torch
+
+
+def options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=pathlib.Path, required=True)
+    parser.add_argument("--checkpoint", type=pathlib.Path, required=True, help="written; read when it is there")
+    parser.add_argument("--data", help="folder for the table while this runs (default: a temporary one)")
+    parser.add_argument("--memory", default="256M", help="of it, for rows (default %(default)s)")
+    parser.add_argument("--optimizer", default="adagrad", help="of the table (default %(default)s)")
+    parser.add_argument("--table-rate", type=float, default=0.05, help="its rate (default %(default)s)")
+    parser.add_argument("--rate", type=float, default=0.002, help="of Adam, for layers (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=500, help="in all (default %(default)s)")
+    parser.add_argument("--save-every", type=int, default=100, help="steps (default %(default)s)")
+    parser.add_argument("--vocabulary", type=int, default=4000, help="tokens (default %(default)s)")
+    parser.add_argument("--dim", type=int, default=64, help="width of the model (default %(default)s)")
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--context", type=int, default=32, help="tokens that are seen (default %(default)s)")
+    parser.add_argument("--batch", type=int, default=16, help="pieces of text a step (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def read_tokens(path):
+    """The text as a list of words, or of numbers."""
+    raw = lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes()
+    if ".u16.bin" in path.name:
+        return numpy.frombuffer(raw, dtype="<u2").tolist()
+    return re.findall(r"\w+|[^\w\s]", raw.decode(errors="replace").lower())
+
+
+class LanguageModel(nn.Module):
+    """Rows scaled by sqrt(dim), places, a causal transformer, and the rows again as output layer."""
+
+    def __init__(self, arguments, client):
+        super().__init__()
+        dim = arguments.dim
+        self.words = embps.torch.Embedding(
+            arguments.vocabulary, dim, client=client, name="words", scale_by_sqrt_dim=True,
+            init=("normal", 0, dim**-0.5), optimizer=arguments.optimizer, seed=arguments.seed)
+        self.places = nn.Parameter(torch.randn(arguments.context, dim) * 0.02)
+        layer = nn.TransformerEncoderLayer(dim, arguments.heads, 4 * dim, dropout=0.0, batch_first=True,
+                                           norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, arguments.layers, norm=nn.LayerNorm(dim))
+        self.head = embps.torch.TiedLinear(self.words, bias=True)
+
+    def forward(self, ids):
+        """[B, T] ids -> [B, T, vocabulary] scores of the next one."""
+        length = ids.shape[1]
+        mask = torch.triu(torch.full((length, length), -math.inf), diagonal=1)
+        return self.head(self.layers(self.words(ids) + self.places[:length], mask))
+
+
+def batch_of_step(ids, step, arguments):
+    """Pieces of the text, each with the ids that follow. Depends on seed and step alone."""
+    generator = torch.Generator().manual_seed(arguments.seed * 1_000_003 + step)
+    starts = torch.randint(0, len(ids) - arguments.context, (arguments.batch, 1), generator=generator)
+    pieces = ids[starts + torch.arange(arguments.context + 1)]
+    return pieces[:, :-1], pieces[:, 1:]
+
+
+def save(path, state):
+    """Whole or not at all: a kill in between leaves the checkpoint before."""
+    temporary = path.with_name(path.name + ".new")
+    with open(temporary, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def train(arguments, client):
+    torch.manual_seed(arguments.seed)
+    state = torch.load(arguments.checkpoint) if arguments.checkpoint.exists() else None
+    tokens = read_tokens(arguments.text)
+    if len(tokens) <= arguments.context:
+        raise SystemExit(f"{arguments.text}: {len(tokens)} tokens, less than one piece of {arguments.context}")
+    if state is None:
+        counts = collections.Counter(tokens).most_common(arguments.vocabulary - 1)
+        vocabulary = ["?"] + [token for token, _ in counts]
+    else:
+        vocabulary = state["vocabulary"]
+    numbers = {token: number for number, token in enumerate(vocabulary) if number > 0}
+    ids = torch.tensor([numbers.get(token, 0) for token in tokens])
+
+    model = LanguageModel(arguments, client)
+    dense, tables = embps.torch.split_parameters(model)
+    optimizers = [torch.optim.Adam(dense, arguments.rate), embps.torch.Optimizer(tables, arguments.table_rate)]
+    schedulers = [torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 50))
+                  for optimizer in optimizers]
+    first = 0
+    if state is not None:
+        first = state["step"]
+        model.load_state_dict(state["model"])
+        for part, saved in zip(optimizers + schedulers, state["parts"]):
+            part.load_state_dict(saved)
+        print(f"goes on from step {first} of {arguments.checkpoint}", flush=True)
+
+    inputs, targets = batch_of_step(ids, first, arguments)
+    for step in range(first, arguments.steps):
+        loss = nn.functional.cross_entropy(model(inputs).flatten(0, 1), targets.flatten())
+        inputs, targets = batch_of_step(ids, step + 1, arguments)
+        model.words.prefetch(inputs)  # they come during the backward pass
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for part in optimizers + schedulers:
+            part.step()
+        if (step + 1) % arguments.save_every == 0 or step + 1 == arguments.steps:
+            with embps.torch.dense_rows(model):
+                save(arguments.checkpoint,
+                     {"step": step + 1, "vocabulary": vocabulary, "model": model.state_dict(),
+                      "parts": [part.state_dict() for part in optimizers + schedulers]})
+            print(f"step {step + 1} loss {loss.item():.6f}, saved", flush=True)
+    return model, vocabulary, ids
+
+
+@torch.no_grad()
+def write(model, vocabulary, start, n):
+    """n tokens that the model finds likely after those of start."""
+    ids = start
+    for _ in range(n):
+        scores = model(ids[None, -len(start):])[0, -1]
+        scores[0] = -math.inf  # the token that stands for rare ones
+        ids = torch.cat([ids, torch.multinomial(torch.softmax(scores / 0.8, 0), 1)])
+    return " ".join(str(vocabulary[number]) for number in ids[len(start):])
+
+
+def main():
+    arguments = options()
+    with tempfile.TemporaryDirectory(prefix="embps-", dir=arguments.data) as folder:
+        with embps.connect(f"local:{folder}/tables", memory=arguments.memory) as client:
+            model, vocabulary, ids = train(arguments, client)
+            print(write(model, vocabulary, ids[:arguments.context], 30))
+
+
+if __name__ == "__main__":
+    main()
