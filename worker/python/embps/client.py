@@ -194,7 +194,7 @@ class Table:
         with self._session.use():
             library.call("embps_pull_states_start", self._handle, arrays.id_pointer(array), array.size,
                          arrays.row_pointer(rows), None, _flags(scan, exact), byref(handle))
-        return Future(self._session, handle, rows)
+        return Future(self.client, self._session, handle, rows)
 
     def push(self, ids: Any, grads: Any, lr: float) -> None:
         """Gradients, [*ids.shape, D], that the table's optimizer applies at this rate.
@@ -244,7 +244,7 @@ class Table:
         handle = c_void_p()
         with self._session.use():
             library.call("embps_push_start", *arguments, byref(handle))
-        return Future(self._session, handle, None)
+        return Future(self.client, self._session, handle, None)
 
     def prefetch(self, ids: Any, clock: int = 0) -> None:
         """Announces rows that this client will pull when it has ended so many clocks, so that servers

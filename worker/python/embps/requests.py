@@ -115,7 +115,8 @@ class Future(Generic[T]):
     and its error is raised by client.flush() or client.close().
     """
 
-    def __init__(self, session: Session, handle: c_void_p, value: T) -> None:
+    def __init__(self, owner: Any, session: Session, handle: c_void_p, value: T) -> None:
+        self._owner = owner  # the client: it is not closed as long as there is a future of it
         self._session = session
         self._record = _Record(handle, value)
         self._error: errors.Error | None = None

@@ -202,6 +202,13 @@ class Futures(python_tests.Case):
         one, two = asyncio.run(train())
         self.assertEqual((one.tolist(), two.tolist()), ([[0] * 4], [[1] * 4]))
 
+    def test_a_future_keeps_its_client(self):
+        client = embps.connect(f"local:{self.folder / 'other'}", memory="16M")
+        future = client.table("t", 2, init=("constant", 3)).pull_async([1])
+        del client
+        gc.collect()
+        self.assertEqual(future.result().tolist(), [[3, 3]])
+
     def test_dropped_futures_are_applied_and_keep_their_memory(self):
         for step in range(200):
             self.table.push_delta_async(np.arange(50), np.ones((50, 4)))
