@@ -25,7 +25,11 @@ typedef struct psp_buffer {
     uint32_t kind;      /* psp_kind_t of the message within */
     uint32_t peer;      /* whom it came from or goes to */
     atomic_uint shared; /* owners beside the first */
+    void *call; /* its transport's: the call that it came in by, or answers; NULL: no calls */
 } psp_buffer_t;
+
+/* The peer of a message whose sender is known by its session alone. */
+#define PSP_PEER_GUEST UINT32_MAX
 
 /* keep_bytes: how much freed memory is kept for reuse at most. Errors: NO_MEMORY. Gives. */
 PSC_MUST_CHECK psc_status_t psp_pool_create(size_t keep_bytes, psp_pool_t **pool_out,

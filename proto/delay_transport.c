@@ -193,6 +193,11 @@ static void delay_forget(psp_transport_t *transport, uint32_t peer)
     psp_transport_forget(delay_of(transport)->inner, peer);
 }
 
+static void delay_stop(psp_transport_t *transport)
+{
+    psp_transport_stop(delay_of(transport)->inner);
+}
+
 static psc_status_t delay_flush(psp_transport_t *transport, uint64_t timeout_us, psc_error_t *error)
 {
     delay_transport_t *t = delay_of(transport);
@@ -233,6 +238,7 @@ static const psp_transport_ops_t delay_ops = {
     .backlog = delay_backlog,
     .flush = delay_flush,
     .forget = delay_forget,
+    .stop = delay_stop,
     .destroy = delay_destroy,
 };
 

@@ -2,7 +2,9 @@
  * What a transport does: carry whole messages between an endpoint and its numbered peers.
  *
  * Messages of one peer arrive in the order in which they were sent. Nothing blocks but wait and
- * flush. A server's peers are the workers 0..W-1, a worker's are the servers 0..S-1.
+ * flush. A server's peers are the workers 0..W-1, a worker's are the servers 0..S-1. Guests, which
+ * are no workers, come by calls: their messages are of PSP_PEER_GUEST, and an answer goes to the
+ * call of its request (psp_buffer_t.call).
  *
  * Threads: one thread uses an endpoint; wake alone may be called from any.
  */
@@ -26,6 +28,7 @@ typedef struct psp_transport_ops {
     size_t (*backlog)(psp_transport_t *transport, uint32_t peer);
     psc_status_t (*flush)(psp_transport_t *transport, uint64_t timeout_us, psc_error_t *error);
     void (*forget)(psp_transport_t *transport, uint32_t peer); /* NULL: nothing to do */
+    void (*stop)(psp_transport_t *transport);                  /* NULL: nothing to do */
     void (*destroy)(psp_transport_t *transport);
 } psp_transport_ops_t;
 
@@ -92,6 +95,14 @@ static inline void psp_transport_forget(psp_transport_t *t, uint32_t peer)
 {
     if (t->ops->forget != NULL)
         t->ops->forget(t, peer);
+}
+
+/* No further message is taken in: who tries is told that this end is about to close. What is under
+ * way stays so. */
+static inline void psp_transport_stop(psp_transport_t *t)
+{
+    if (t->ops->stop != NULL)
+        t->ops->stop(t);
 }
 
 /* Frees; unsent messages are dropped, and what a transport cannot take back from the system below

@@ -17,6 +17,10 @@
  * take more than MEMORY_BYTES, peers are held earlier, and no message is taken while requests wait
  * for the disk: those go on without any, so this cannot stand still.
  *
+ * Guests come over the same transport and are no peers of it: the shard bounds the requests of
+ * each, and their end of the transport the bytes of all. In a job they are sent away when its
+ * workers have left; without workers the server runs until it is stopped.
+ *
  * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; shard; store
  * (all dirty rows written, I/O thread joined, RocksDB closed); identity "clean"; lock. Whoever is
  * killed before "clean" leaves "open".
@@ -35,6 +39,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -42,15 +47,17 @@
 #define WAITING_PER_PEER ((size_t)64)   /* requests of one peer in the shard */
 #define MEMORY_BYTES ((size_t)24 << 20) /* all messages here, above which bounds get tight */
 #define TIGHT_BACKLOG_BYTES ((size_t)1 << 20)
-#define WINDOW_BYTES ((size_t)8 << 20)   /* of one client, which asks for no more by itself */
-#define WINDOWS_BYTES ((size_t)32 << 20) /* of all */
+#define WINDOW_BYTES ((size_t)8 << 20)       /* of one client, which asks for no more by itself */
+#define WINDOWS_BYTES ((size_t)32 << 20)     /* of all */
+#define GUEST_WINDOW_BYTES ((size_t)4 << 20) /* of one guest; their transport bounds all */
 #define LEAST_MESSAGE_BYTES ((size_t)64 << 10)
 #define HOST_BYTES 256
 #define MESSAGES_PER_TURN 64u
 #define IDLE_WAIT_US UINT64_C(100000)
 #define FLUSH_US UINT64_C(5000000)
 #define FLUSH_FAILED_US UINT64_C(500000)
-#define LOOK_US UINT64_C(100000) /* between two looks at the workers' processes */
+#define DRAIN_US UINT64_C(2000000) /* for what guests have under way at the end */
+#define LOOK_US UINT64_C(100000)   /* between two looks at the workers' processes */
 
 typedef struct held {
     psc_queue_node_t *head, *tail;
@@ -69,12 +76,13 @@ struct ps_server {
     char host[HOST_BYTES];
     pthread_mutex_t lock;
     psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
+    atomic_bool stopped;
 };
 
 /* What messages of one worker may take here, so that those of all have room. */
 static size_t choose_window(uint32_t n_workers)
 {
-    size_t bytes = WINDOWS_BYTES / n_workers;
+    size_t bytes = WINDOWS_BYTES / (n_workers != 0 ? n_workers : 1);
     return bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES;
 }
 
@@ -120,7 +128,7 @@ static void send_reply(void *context, uint32_t peer, psp_buffer_t *buffer)
 static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
 {
     const ps_server_options_t *options = &server->options;
-    server->held = psc_alloc_zeroed(options->n_workers, sizeof *server->held);
+    server->held = psc_alloc_zeroed((size_t)options->n_workers + 1, sizeof *server->held);
     if (server->held == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a server");
     psc_status_t st = PSC_OK;
@@ -163,6 +171,10 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         .window_bytes = choose_window(options->n_workers),
         .host = server->host,
         .direct = options->direct,
+        .n_guests = options->n_guests,
+        .lease_us = options->lease_us,
+        .guest_window_bytes = GUEST_WINDOW_BYTES,
+        .addresses = options->addresses,
     };
     return ps_shard_create(&shard_options, &server->shard, error);
 }
@@ -262,7 +274,9 @@ static psc_status_t take_messages(ps_server_t *server, bool *progress, psc_error
         if (buffer == NULL)
             return PSC_OK;
         *progress = true;
-        if (server->held[buffer->peer].head != NULL || over_bounds(server, buffer->peer)) {
+        const bool guest = buffer->peer == PSP_PEER_GUEST; /* bounded by shard and transport */
+        if (!guest &&
+            (server->held[buffer->peer].head != NULL || over_bounds(server, buffer->peer))) {
             hold(server, buffer);
             continue;
         }
@@ -372,20 +386,57 @@ static psc_status_t look_around(ps_server_t *server, bool *progress, psc_error_t
     return st;
 }
 
+void ps_server_stop(ps_server_t *server)
+{
+    atomic_store_explicit(&server->stopped, true, memory_order_release);
+    wake(server);
+}
+
+static bool is_over(const ps_server_t *server)
+{
+    return ps_shard_finished(server->shard) ||
+           atomic_load_explicit(&server->stopped, memory_order_acquire);
+}
+
+/* Guests are sent away: what is under way is finished, or refused when its time is up. */
+static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
+{
+    const uint64_t start_us = psc_clock_us();
+    psc_status_t st = PSC_OK;
+    bool progress = true;
+    psp_transport_stop(server->transport);
+    while (st == PSC_OK && psc_clock_us() - start_us < DRAIN_US &&
+           (progress || ps_shard_waiting(server->shard, UINT32_MAX) != 0)) {
+        progress = false;
+        ps_shard_set_time(server->shard, psc_clock_us());
+        st = turn(server, &progress, error);
+        if (st == PSC_OK && !progress && ps_shard_waiting(server->shard, UINT32_MAX) != 0)
+            psp_transport_wait(server->transport, idle_us(server));
+    }
+    if (st != PSC_OK)
+        return st;
+    psc_error_t why = PSC_ERROR_INIT;
+    (void)psc_error_set(&why, PSC_INTERRUPTED, "the server ends");
+    ps_shard_end(server->shard, &why);
+    return PSC_OK;
+}
+
 psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
     set_transport(server, transport);
     ps_data_dir_begin(server->dir);
-    while (st == PSC_OK && !ps_shard_finished(server->shard)) {
+    while (st == PSC_OK && !is_over(server)) {
         bool progress = false;
         ps_shard_set_time(server->shard, psc_clock_us());
         st = turn(server, &progress, error);
         if (st == PSC_OK)
             st = look_around(server, &progress, error);
-        if (st == PSC_OK && !progress && !ps_shard_finished(server->shard))
+        if (st == PSC_OK && !progress && !is_over(server))
             psp_transport_wait(transport, idle_us(server));
     }
+    if (st == PSC_OK && server->options.n_guests != 0)
+        st = send_guests_away(server, error);
     server->worst_status = ps_shard_worst_status(server->shard);
     if (server->worst_status == 0 && server->n_lost != 0)
         server->worst_status = PSC_PEER_GONE;

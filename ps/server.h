@@ -31,6 +31,10 @@ typedef struct ps_server_options {
     const ps_surroundings_t *surroundings; /* borrowed; NULL: workers cannot be lost */
     ps_loss_rule_t on_loss;
     uint64_t stopped_us; /* how long a worker may be stopped before it is lost; 0: for ever */
+    uint32_t n_guests;   /* how many may be here at a time; 0: none, and there must be workers */
+    uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
+    const char *const
+        *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
 } ps_server_options_t;
 
 /*
@@ -41,9 +45,14 @@ typedef struct ps_server_options {
 PSC_MUST_CHECK psc_status_t ps_server_open(const ps_server_options_t *options,
                                            ps_server_t **server_out, psc_error_t *error);
 
-/* Serves until all workers have left. transport: borrowed. Errors: what ended it early. */
+/* Serves until all workers have left, without workers until ps_server_stop. Then guests are sent
+ * away: what they have under way is finished within seconds or refused. transport: borrowed.
+ * Errors: what ended it early. */
 PSC_MUST_CHECK psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport,
                                           psc_error_t *error);
+
+/* Ends the present run, or the next one. Any thread. */
+void ps_server_stop(ps_server_t *server);
 
 /* After run: the worst status a worker left with; PEER_GONE when some were lost and the others
  * ended well. */

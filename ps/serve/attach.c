@@ -2,9 +2,10 @@
  * Attach: a worker asks to read rows straight from this server's memory.
  *
  * It is told where the memory file is and which key it has, or nothing: when it is on another host,
- * when this server does not allow it, or when rows lie in memory that cannot be shared any more.
- * None of that is an error: pulls go on as messages. The first worker that asks before any row is
- * in memory makes the store share its rows, so a server that nobody asks keeps its huge pages.
+ * when this server does not allow it, when rows lie in memory that cannot be shared any more, or
+ * when it is a guest, which takes no part in clocks. None of that is an error: pulls go on as
+ * messages. The first worker that asks before any row is in memory makes the store share its rows,
+ * so a server that nobody asks keeps its huge pages.
  */
 #include "common/log.h"
 #include "ps/serve/serve.h"
@@ -30,7 +31,8 @@ psc_status_t ps_serve_attach(ps_shard_t *shard, ps_session_t *session, ps_reques
 {
     (void)session;
     psp_message_t reply = {.kind = PSP_ATTACH_REPLY};
-    const psc_shared_file_t *file = share(shard, request->message.u.attach.host);
+    const bool guest = ps_is_guest(&shard->sessions, request->buffer->peer);
+    const psc_shared_file_t *file = guest ? NULL : share(shard, request->message.u.attach.host);
     if (file != NULL) {
         psp_attach_reply_t *to = &reply.u.attach_reply;
         size_t length = strnlen(file->path, sizeof to->path - 1);

@@ -4,7 +4,8 @@
  * so that an error can say where to look.
  *
  * The worker's rank must be the transport's, and both sides must count the same workers: a worker
- * of another job cannot slip in. One session a worker and run.
+ * of another job cannot slip in. One session a worker and run; a guest (n_workers 0) gets a new one
+ * with each Hello.
  */
 #include "ps/serve/serve.h"
 
@@ -16,13 +17,16 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
 {
     const psp_hello_t *hello = &request->message.u.hello;
     uint32_t peer = request->buffer->peer;
-    if (hello->worker != peer || hello->n_workers != shard->options.n_workers)
+    const bool guest = ps_is_guest(&shard->sessions, peer);
+    if (!guest && (hello->worker != peer || hello->n_workers != shard->options.n_workers))
         return psc_error_set(error, PSC_PROTOCOL,
                              "hello of worker %" PRIu32 " of %" PRIu32
                              ", but it came from worker %" PRIu32 " of %" PRIu32,
                              hello->worker, hello->n_workers, peer, shard->options.n_workers);
     psc_status_t st = ps_session_begin(&shard->sessions, peer, shard->options.cluster,
                                        shard->options.rank, error);
+    if (st == PSC_OK && guest)
+        st = ps_guests_begin(shard, peer, error);
     if (st != PSC_OK)
         return st;
     psp_message_t reply = {
@@ -35,9 +39,13 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
                           .max_message_bytes = (uint32_t)shard->options.max_message_bytes,
                           .slot_owners = (const uint8_t *)shard->map.owner},
     };
-    reply.u.hello_reply.window_bytes = (uint32_t)shard->options.window_bytes;
+    psp_hello_reply_t *to = &reply.u.hello_reply;
+    to->window_bytes =
+        (uint32_t)(guest ? shard->options.guest_window_bytes : shard->options.window_bytes);
+    to->lease_ms = guest ? (uint32_t)(shard->options.lease_us / 1000) : 0;
+    to->addresses = shard->options.addresses;
+    to->n_addresses = to->addresses != NULL ? shard->options.n_servers : 0;
     if (shard->options.host != NULL)
-        (void)snprintf(reply.u.hello_reply.host, sizeof reply.u.hello_reply.host, "%s",
-                       shard->options.host);
+        (void)snprintf(to->host, sizeof to->host, "%s", shard->options.host);
     return ps_shard_reply(shard, request, &reply, error);
 }

@@ -15,8 +15,7 @@ psc_status_t ps_serve_prefetch(ps_shard_t *shard, ps_session_t *session, ps_requ
         st = ps_shard_find_table(shard, prefetch->table, prefetch->table_epoch, &request->table,
                                  error);
     if (st == PSC_OK)
-        st = ps_shard_reply_bare(shard, request->buffer->peer, PSP_PREFETCH,
-                                 request->message.request.request, NULL, error);
+        st = ps_shard_reply_bare(shard, request, NULL, error);
     if (st != PSC_OK)
         return st;
     shard->counters.rows_announced += prefetch->n;

@@ -33,11 +33,12 @@ static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t 
 }
 
 /* Whether a session that stays has to wait for slower workers. */
-static bool too_early(const ps_shard_t *shard, const psp_message_t *message)
+static bool too_early(const ps_shard_t *shard, const ps_request_t *request)
 {
-    uint32_t staleness = message->u.pull.staleness;
-    uint64_t clock = message->request.clock;
-    return staleness != PSP_STALENESS_ASYNC && clock > staleness &&
+    uint32_t staleness = request->message.u.pull.staleness;
+    uint64_t clock = request->message.request.clock;
+    return !ps_is_guest(&shard->sessions, request->buffer->peer) &&
+           staleness != PSP_STALENESS_ASYNC && clock > staleness &&
            shard->clock < clock - staleness;
 }
 
@@ -133,7 +134,7 @@ static psc_status_t answer(ps_shard_t *shard, ps_request_t *request, size_t abse
         ps_rows_gather(&rows->rows, states, pull->format, out);
     if (absent != 0)
         ps_growth_gather_shared(rows, space->states, pull->format, out);
-    ps_shard_send(shard, request->buffer->peer, buffer);
+    ps_shard_send(shard, request, buffer);
     count_rows(shard, space->states, pull->n, absent);
     shard->counters.rows_scanned += pull->scan ? pull->n : 0;
     shard->counters.rows_current += current;
@@ -222,7 +223,7 @@ static psc_status_t answer_overdue(ps_shard_t *shard, ps_request_t *request, boo
         ps_rows_gather(&rows.rows, space->states, pull->format, out);
         ps_growth_gather_shared(&rows, space->states, pull->format, out);
     }
-    ps_shard_send(shard, request->buffer->peer, buffer);
+    ps_shard_send(shard, request, buffer);
     shard->counters.rows_late += n_late;
     request->state = PS_REQUEST_DONE;
     return PSC_OK;
@@ -261,7 +262,7 @@ static psc_status_t answer_hot(ps_shard_t *shard, ps_request_t *request, psc_err
         psp_buffer_put(buffer);
         return PSC_OK;
     }
-    ps_shard_send(shard, request->buffer->peer, buffer);
+    ps_shard_send(shard, request, buffer);
     shard->counters.rows_pulled += pull->n;
     shard->counters.rows_scanned += pull->scan ? pull->n : 0;
     request->state = PS_REQUEST_DONE;
@@ -276,10 +277,10 @@ psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session, ps_request_
     if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
         return st;
     if (request->overdue)
-        return answer_overdue(
-            shard, request,
-            request->behind || (!request->prepared && too_early(shard, &request->message)), error);
-    if (!request->prepared && too_early(shard, &request->message))
+        return answer_overdue(shard, request,
+                              request->behind || (!request->prepared && too_early(shard, request)),
+                              error);
+    if (!request->prepared && too_early(shard, request))
         return ps_shard_wait_clock(shard, session, request, error);
     st = answer_hot(shard, request, error);
     if (st != PSC_OK || request->state == PS_REQUEST_DONE)

@@ -176,7 +176,7 @@ static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_err
     if (st != PSC_OK)
         return st;
     ps_rows_gather(&rows.rows, space->states, push->reply_format, out);
-    ps_shard_send(shard, request->buffer->peer, buffer);
+    ps_shard_send(shard, request, buffer);
     shard->counters.rows_returned += push->n;
     return PSC_OK;
 }
@@ -236,7 +236,8 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
         return st;
     if (sequence <= session->push_sequence) {
         shard->counters.pushes_repeated++;
-    } else if (push->n != 0 && push->synchronous && shard->options.n_workers > 1) {
+    } else if (push->n != 0 && push->synchronous && shard->options.n_workers > 1 &&
+               !ps_is_guest(&shard->sessions, request->buffer->peer)) {
         st = defer(shard, session, request, &done, error);
     } else if (push->n != 0) {
         st = apply_when_ready(shard, request, &done, error);
@@ -257,6 +258,5 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
         request->state = PS_REQUEST_DONE;
     if (returned)
         return PSC_OK;
-    return ps_shard_reply_bare(shard, request->buffer->peer, PSP_PUSH,
-                               request->message.request.request, NULL, error);
+    return ps_shard_reply_bare(shard, request, NULL, error);
 }

@@ -28,6 +28,5 @@ psc_status_t ps_serve_touches(ps_shard_t *shard, ps_session_t *session, ps_reque
             ps_store_touch(shard->options.store, request->table->number, ids, hashes, n);
     }
     request->state = PS_REQUEST_DONE;
-    return ps_shard_reply_bare(shard, request->buffer->peer, PSP_TOUCHES,
-                               request->message.request.request, NULL, error);
+    return ps_shard_reply_bare(shard, request, NULL, error);
 }

@@ -70,7 +70,8 @@ psc_status_t ps_prefetcher_take(ps_shard_t *shard, ps_request_t *request, psc_er
 static bool is_late(const ps_shard_t *shard, const ps_request_t *request)
 {
     const ps_session_t *session = &shard->sessions.all[request->buffer->peer];
-    return session->state != PS_SESSION_LIVE || session->clock > request->message.u.prefetch.when;
+    return session->state != PS_SESSION_LIVE || session->id != request->message.request.session ||
+           session->clock > request->message.u.prefetch.when;
 }
 
 /* Whether a request waits for room, which reads ahead would take. */
@@ -78,7 +79,7 @@ static bool room_is_wanted(const ps_shard_t *shard)
 {
     if (shard->starving != NULL || (shard->summing && shard->summed.state == PS_REQUEST_WAIT_ROOM))
         return true;
-    for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n; i++) {
+    for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n_all; i++) {
         const ps_request_t *head = shard->sessions.all[i].head;
         if (head != NULL && head->state == PS_REQUEST_WAIT_ROOM)
             return true;

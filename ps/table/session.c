@@ -26,10 +26,11 @@ static void recompute(ps_sessions_t *sessions)
         sessions->time = least;
 }
 
-psc_status_t ps_sessions_init(ps_sessions_t *sessions, uint32_t n, psc_error_t *error)
+psc_status_t ps_sessions_init(ps_sessions_t *sessions, uint32_t n, uint32_t n_guests,
+                              psc_error_t *error)
 {
-    *sessions = (ps_sessions_t){.n = n};
-    sessions->all = psc_alloc_zeroed(n, sizeof *sessions->all);
+    *sessions = (ps_sessions_t){.n = n, .n_all = n};
+    sessions->all = psc_alloc_zeroed((size_t)n + n_guests, sizeof *sessions->all);
     if (sessions->all == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %" PRIu32 " sessions", n);
     return PSC_OK;
@@ -101,7 +102,10 @@ void ps_session_advance(ps_sessions_t *sessions, uint32_t worker, uint64_t clock
     if (clock > session->clock) {
         session->clock = clock;
         session->pushed_at_once = false;
-        recompute(sessions);
+        if (!ps_is_guest(sessions, worker))
+            recompute(sessions);
+        else if (sessions->n == 0 && clock != UINT64_MAX && clock > sessions->time)
+            sessions->time = sessions->min_clock = clock;
     }
 }
 

@@ -33,8 +33,9 @@ typedef struct ps_session {
 } ps_session_t;
 
 typedef struct ps_sessions {
-    ps_session_t *all; /* n, by worker rank */
+    ps_session_t *all; /* n, by worker rank; behind them the seats of guests (guests.h) */
     uint32_t n;
+    uint32_t n_all;      /* seats of guests that are in use are below this */
     uint32_t n_departed; /* lost ones too */
     uint32_t n_lost;
     uint32_t worst_status;
@@ -45,7 +46,7 @@ typedef struct ps_sessions {
 } ps_sessions_t;
 
 /* Errors: NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_sessions_init(ps_sessions_t *sessions, uint32_t n,
+PSC_MUST_CHECK psc_status_t ps_sessions_init(ps_sessions_t *sessions, uint32_t n, uint32_t n_guests,
                                              psc_error_t *error);
 void ps_sessions_clear(ps_sessions_t *sessions);
 
@@ -62,7 +63,14 @@ void ps_session_lose(ps_sessions_t *sessions, uint32_t worker);
 /* Least rank of those that have not ended; 0 when all have. */
 uint32_t ps_sessions_first(const ps_sessions_t *sessions);
 
-/* Raises clock and progress; they never fall. */
+/* Whether a peer is a guest: a session that no clock and no barrier waits for. */
+static inline bool ps_is_guest(const ps_sessions_t *sessions, uint32_t peer)
+{
+    return peer >= sessions->n;
+}
+
+/* Raises clock and progress; they never fall. The time of a server without workers is the furthest
+ * clock that a guest has told. */
 void ps_session_advance(ps_sessions_t *sessions, uint32_t worker, uint64_t clock,
                         uint64_t progress);
 

@@ -42,7 +42,7 @@ static bool is_fatal(psc_status_t code)
 psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **shard_out,
                              psc_error_t *error)
 {
-    if (options->n_workers == 0 || options->rank >= options->n_servers)
+    if ((options->n_workers == 0 && options->n_guests == 0) || options->rank >= options->n_servers)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "server %" PRIu32 " of %" PRIu32 " with %" PRIu32 " workers",
                              options->rank, options->n_servers, options->n_workers);
@@ -55,7 +55,9 @@ psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **sha
     if (st == PSC_OK)
         st = psp_scratch_create(SCRATCH_BYTES, &shard->scratch, error);
     if (st == PSC_OK)
-        st = ps_sessions_init(&shard->sessions, options->n_workers, error);
+        st = ps_sessions_init(&shard->sessions, options->n_workers, options->n_guests, error);
+    if (st == PSC_OK)
+        st = ps_guests_init(&shard->guests, options->n_guests, error);
     if (st != PSC_OK) {
         ps_shard_destroy(shard);
         return st;
@@ -93,11 +95,12 @@ void ps_shard_destroy(ps_shard_t *shard)
     ps_sweeper_stop(shard);
     ps_shard_end_sum(shard);
     ps_prefetcher_stop(shard);
-    for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n; i++) {
+    for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n_all; i++) {
         while (shard->sessions.all[i].head != NULL)
             drop_head(shard, &shard->sessions.all[i]);
         ps_shard_drop_deferred(shard, &shard->sessions.all[i]);
     }
+    ps_guests_clear(shard);
     ps_clock_sum_clear(&shard->sum);
     for (uint32_t i = 0; i < shard->n_tables; i++) {
         if (shard->tables[i] != NULL)
@@ -112,61 +115,6 @@ void ps_shard_destroy(ps_shard_t *shard)
     ps_sessions_clear(&shard->sessions);
     psp_scratch_destroy(shard->scratch);
     psc_free(shard);
-}
-
-/* ---- replies ---- */
-
-static uint64_t least_clock(const ps_shard_t *shard)
-{
-    const uint64_t least = shard->clock;
-    return least != UINT64_MAX ? least : shard->sessions.time;
-}
-
-psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_message_t *message)
-{
-    return (psp_reply_header_t){.request = message->request.request,
-                                .map_epoch = shard->map.epoch,
-                                .least_clock = least_clock(shard),
-                                .error = PSC_ERROR_INIT};
-}
-
-void ps_shard_send(ps_shard_t *shard, uint32_t peer, psp_buffer_t *buffer)
-{
-    shard->counters.bytes_out += buffer->size;
-    buffer->peer = peer;
-    shard->options.reply(shard->options.reply_context, peer, buffer);
-}
-
-psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *request, psp_message_t *reply,
-                            psc_error_t *error)
-{
-    psp_buffer_t *buffer;
-    reply->reply = ps_shard_reply_header(shard, &request->message);
-    psc_status_t st = psp_message_pack(shard->options.pool, reply, &buffer, error);
-    if (st != PSC_OK)
-        return st;
-    ps_shard_send(shard, request->buffer->peer, buffer);
-    request->state = PS_REQUEST_DONE;
-    return PSC_OK;
-}
-
-psc_status_t ps_shard_reply_bare(ps_shard_t *shard, uint32_t peer, uint32_t kind, uint64_t request,
-                                 const psc_error_t *failure, psc_error_t *error)
-{
-    psp_reply_header_t header = {.request = request,
-                                 .map_epoch = shard->map.epoch,
-                                 .least_clock = least_clock(shard),
-                                 .error = PSC_ERROR_INIT};
-    if (failure != NULL) {
-        header.error = *failure;
-        header.error.rank = (int32_t)shard->options.rank;
-    }
-    psp_buffer_t *buffer;
-    psc_status_t st = psp_reply_pack(shard->options.pool, (psp_kind_t)psp_reply_kind(kind), &header,
-                                     &buffer, error);
-    if (st == PSC_OK)
-        ps_shard_send(shard, peer, buffer);
-    return st;
 }
 
 /* ---- rows ---- */
@@ -378,16 +326,16 @@ static void fail(ps_shard_t *shard, const psc_error_t *failure)
     shard->failure = *failure;
     shard->failure.rank = (int32_t)shard->options.rank;
     ps_shard_publish(shard);
-    for (uint32_t i = 0; i < shard->sessions.n; i++) {
+    for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
         ps_session_t *session = &shard->sessions.all[i];
         while (session->head != NULL) {
-            const psp_message_t *message = &session->head->message;
             /* Without memory for a reply there is nothing more to be done for this one. */
-            if (ps_shard_reply_bare(shard, i, message->kind, message->request.request,
-                                    &shard->failure, NULL) != PSC_OK)
+            if (ps_shard_reply_bare(shard, session->head, &shard->failure, NULL) != PSC_OK)
                 shard->counters.refused++;
             drop_head(shard, session);
         }
+        if (ps_is_guest(&shard->sessions, i))
+            ps_guests_refuse_parked(shard, i, &shard->failure);
     }
 }
 
@@ -418,8 +366,7 @@ psc_status_t ps_shard_serve(ps_shard_t *shard, uint32_t peer, ps_request_t *requ
         st = shard->options.serve[request->message.kind](shard, session, request, &refusal);
     if (st != PSC_OK && !is_fatal(st)) {
         shard->counters.refused++;
-        st = ps_shard_reply_bare(shard, peer, request->message.kind,
-                                 request->message.request.request, &refusal, &refusal);
+        st = ps_shard_reply_bare(shard, request, &refusal, &refusal);
         request->state = PS_REQUEST_DONE;
     }
     if (st != PSC_OK) {
@@ -470,7 +417,7 @@ psc_status_t ps_shard_settle(ps_shard_t *shard, psc_error_t *error)
         psc_status_t ended = end_clocks(shard, error);
         if (ended != PSC_OK)
             return ended;
-        for (uint32_t i = 0; i < shard->sessions.n; i++) {
+        for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
             const ps_request_t *head = shard->sessions.all[i].head;
             if (head == NULL ||
                 (head->state != PS_REQUEST_WAIT_CLOCK && head->state != PS_REQUEST_WAIT_OTHERS))
@@ -524,9 +471,10 @@ static psc_status_t refuse(ps_shard_t *shard, psp_buffer_t *buffer, uint64_t req
 {
     psc_status_t st = PSC_OK;
     psc_error_t failure = PSC_ERROR_INIT;
-    shard->counters.refused++;
     if (psp_reply_kind(buffer->kind) != 0)
-        st = ps_shard_reply_bare(shard, buffer->peer, buffer->kind, request, refusal, &failure);
+        st = ps_shard_refuse(shard, buffer, request, refusal, &failure);
+    else
+        shard->counters.refused++;
     psp_buffer_put(buffer);
     if (st == PSC_OK || shard->failure.code != PSC_OK)
         return PSC_OK;
@@ -536,10 +484,29 @@ static psc_status_t refuse(ps_shard_t *shard, psp_buffer_t *buffer, uint64_t req
     return st;
 }
 
+psc_status_t ps_shard_take(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_kind_t kind = request->message.kind;
+    const uint32_t peer = request->buffer->peer;
+    if (kind == PSP_PREFETCH)
+        return ps_prefetcher_take(shard, request, error);
+    ps_shard_note_deadline(shard, request);
+    ps_session_t *session = &shard->sessions.all[peer];
+    bool alone = session->head == NULL;
+    ps_session_enqueue(session, request);
+    shard->n_waiting++;
+    if (kind == PSP_GOODBYE)
+        session->state = PS_SESSION_LEAVING;
+    if (!alone && kind != PSP_GOODBYE)
+        return PSC_OK;
+    psc_status_t st = ps_shard_advance(shard, peer, error);
+    return st == PSC_OK ? ps_shard_settle(shard, error) : st;
+}
+
 psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_t *error)
 {
-    uint32_t peer = buffer->peer;
-    PSC_BUG_ON(peer >= shard->sessions.n);
+    const bool guest = buffer->peer == PSP_PEER_GUEST;
+    PSC_BUG_ON(!guest && buffer->peer >= shard->sessions.n);
     shard->counters.bytes_in += buffer->size;
     shard->handled = true;
     psp_message_t message;
@@ -558,26 +525,16 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
             *error = shard->failure;
         return shard->failure.code;
     }
-    st = admit(shard, peer, &message, &refusal);
+    if (guest)
+        st = ps_guests_seat(shard, &message, &buffer->peer, &refusal);
+    if (st == PSC_OK)
+        st = admit(shard, buffer->peer, &message, &refusal);
     ps_request_t *request = NULL;
     if (st == PSC_OK)
         st = ps_request_create(&shard->requests, buffer, &message, &request, &refusal);
     if (st != PSC_OK)
         return refuse(shard, buffer, number, &refusal, error);
-
-    if (message.kind == PSP_PREFETCH)
-        return ps_prefetcher_take(shard, request, error);
-    ps_shard_note_deadline(shard, request);
-    ps_session_t *session = &shard->sessions.all[peer];
-    bool alone = session->head == NULL;
-    ps_session_enqueue(session, request);
-    shard->n_waiting++;
-    if (message.kind == PSP_GOODBYE)
-        session->state = PS_SESSION_LEAVING;
-    if (!alone && message.kind != PSP_GOODBYE)
-        return PSC_OK;
-    st = ps_shard_advance(shard, peer, error);
-    return st == PSC_OK ? ps_shard_settle(shard, error) : st;
+    return guest ? ps_guests_take(shard, request, error) : ps_shard_take(shard, request, error);
 }
 
 static bool waits_for_store(const ps_request_t *request)
@@ -590,9 +547,9 @@ static bool waits_for_store(const ps_request_t *request)
 static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
 {
     shard->room_changed = false;
-    shard->turn = (shard->turn + 1) % shard->sessions.n;
-    for (uint32_t i = 0; i < shard->sessions.n; i++) {
-        uint32_t peer = (shard->turn + i) % shard->sessions.n;
+    shard->turn = (shard->turn + 1) % shard->sessions.n_all;
+    for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
+        uint32_t peer = (shard->turn + i) % shard->sessions.n_all;
         if (!waits_for_store(shard->sessions.all[peer].head))
             continue;
         psc_status_t st = ps_shard_advance(shard, peer, error);
@@ -627,6 +584,7 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
     st = ps_shard_expire(shard, error);
     if (st != PSC_OK)
         return st;
+    ps_guests_step(shard);
     bool again = *progress_out || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
     if (shard->n_waiting == 0 || !again)
         return PSC_OK;
@@ -645,8 +603,19 @@ uint32_t ps_shard_departed(const ps_shard_t *shard)
 
 bool ps_shard_finished(const ps_shard_t *shard)
 {
-    return shard->sessions.n_departed == shard->sessions.n && shard->n_waiting == 0 &&
-           shard->sum.n_kept == 0;
+    const ps_sessions_t *sessions = &shard->sessions;
+    size_t n_waiting = 0;
+    if (sessions->n == 0 || sessions->n_departed != sessions->n)
+        return false;
+    for (uint32_t i = 0; i < sessions->n; i++)
+        n_waiting += sessions->all[i].n_requests;
+    return n_waiting == 0 && !shard->summing && shard->sum.n_kept == 0;
+}
+
+void ps_shard_end(ps_shard_t *shard, const psc_error_t *why)
+{
+    if (shard->failure.code == PSC_OK)
+        fail(shard, why);
 }
 
 uint32_t ps_shard_worst_status(const ps_shard_t *shard)
@@ -667,7 +636,7 @@ uint64_t ps_shard_deferred_bytes(const ps_shard_t *shard)
 size_t ps_shard_waiting_store(const ps_shard_t *shard)
 {
     size_t n = shard->summing && waits_for_store(&shard->summed);
-    for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n; i++)
+    for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n_all; i++)
         n += waits_for_store(shard->sessions.all[i].head);
     return n;
 }

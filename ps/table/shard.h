@@ -42,8 +42,13 @@ typedef struct ps_shard_options {
     uint32_t rank, n_servers, n_workers;
     size_t max_message_bytes;
     ps_direct_t direct;
-    size_t window_bytes; /* that a client may have under way; 0: no limit */
-    const char *host;    /* name of this machine, told to clients; NULL: unknown. Borrowed */
+    size_t window_bytes;       /* that a client may have under way; 0: no limit */
+    const char *host;          /* name of this machine, told to clients; NULL: unknown. Borrowed */
+    uint32_t n_guests;         /* sessions at a time that belong to no worker; 0: none may come */
+    uint64_t lease_us;         /* of a guest that says nothing; 0: for ever */
+    size_t guest_window_bytes; /* that a guest may have under way; 0: no limit */
+    const char *const
+        *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
 } ps_shard_options_t;
 
 /* Errors: NO_MEMORY, INVALID_ARGUMENT. Gives. */
@@ -62,9 +67,9 @@ void ps_shard_set_time(ps_shard_t *shard, uint64_t now_us);
 uint64_t ps_shard_next_deadline(const ps_shard_t *shard);
 
 /*
- * One message from a peer. Takes buffer. A malformed one is answered with an error where a reply is
- * possible. Errors: only what ends the shard (the store failed: IO, DISK_FULL, CORRUPT; NO_MEMORY);
- * waiting requests have then been answered with it.
+ * One message from a peer, PSP_PEER_GUEST for all guests. Takes buffer. A malformed one is answered
+ * with an error where a reply is possible. Errors: only what ends the shard (the store failed: IO,
+ * DISK_FULL, CORRUPT; NO_MEMORY); waiting requests have then been answered with it.
  */
 PSC_MUST_CHECK psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer,
                                             psc_error_t *error);
@@ -74,7 +79,12 @@ PSC_MUST_CHECK psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buf
 PSC_MUST_CHECK psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out,
                                           psc_error_t *error);
 
-/* Workers that have said goodbye, and whether all n_workers did and nothing waits. */
+/* Answers all that waits, and all that comes from now on, with why: nothing will be served any
+ * more. */
+void ps_shard_end(ps_shard_t *shard, const psc_error_t *why);
+
+/* Workers that have said goodbye, and whether all n_workers did and nothing of theirs waits; never
+ * without workers. */
 uint32_t ps_shard_departed(const ps_shard_t *shard);
 bool ps_shard_finished(const ps_shard_t *shard);
 

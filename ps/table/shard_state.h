@@ -8,6 +8,7 @@
 #include "ps/store/share.h"
 #include "ps/table/clock_sum.h"
 #include "ps/table/growth.h"
+#include "ps/table/guests.h"
 #include "ps/table/prefetcher.h"
 #include "ps/table/rows.h"
 #include "ps/table/session.h"
@@ -35,6 +36,10 @@ typedef struct ps_shard_counters {
     uint64_t rows_announced;      /* by prefetches */
     uint64_t announced_dropped;   /* of those: came too late, too many at once, or in vain */
     uint64_t bytes_in, bytes_out; /* of messages */
+    uint64_t guests,
+        guests_lapsed;       /* sessions of guests that began; of them, not ended by Goodbye */
+    uint64_t requests_early; /* of guests, that came before one with a lower sequence */
+    uint64_t requests_again; /* of guests, that had come before */
     ps_growth_counters_t growth;
 } ps_shard_counters_t;
 
@@ -43,6 +48,7 @@ struct ps_shard {
     psp_scratch_t *scratch; /* of the message that is being unpacked */
     psc_slot_map_t map;
     ps_sessions_t sessions;
+    ps_guests_t guests;
     ps_request_pool_t requests;
     size_t n_waiting;    /* requests in all sessions */
     ps_table_t **tables; /* by number; 0 is not used */
@@ -79,17 +85,16 @@ PSC_MUST_CHECK psc_status_t ps_shard_settle(ps_shard_t *shard, psc_error_t *erro
 /* The header of a reply without error. */
 psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_message_t *message);
 
-/* Sends a reply that was packed. Takes buffer. */
-void ps_shard_send(ps_shard_t *shard, uint32_t peer, psp_buffer_t *buffer);
+/* Sends a reply that was packed. Takes reply. */
+void ps_shard_send(ps_shard_t *shard, const ps_request_t *request, psp_buffer_t *reply);
 
 /* Fills the header of a plain reply, packs and sends it; the request is DONE. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *request,
                                            psp_message_t *reply, psc_error_t *error);
 
-/* A reply with only its header, error in it (code PSC_OK: none). Errors: NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_shard_reply_bare(ps_shard_t *shard, uint32_t peer, uint32_t kind,
-                                                uint64_t request, const psc_error_t *failure,
-                                                psc_error_t *error);
+/* A reply with only its header, failure in it (NULL: none). Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_reply_bare(ps_shard_t *shard, const ps_request_t *request,
+                                                const psc_error_t *failure, psc_error_t *error);
 
 /* What tables that grow go by: the least clock of the workers, once its pushes are applied. */
 static inline uint64_t ps_shard_time(const ps_shard_t *shard)
@@ -151,6 +156,15 @@ void ps_shard_others_moved(ps_shard_t *shard);
 void ps_shard_publish(ps_shard_t *shard);
 
 /* ---- between the files of the shard ---- */
+
+/* Answers a message that never became a request with refusal. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_t *asked,
+                                            uint64_t request, const psc_error_t *refusal,
+                                            psc_error_t *error);
+
+/* A request whose turn it is among those of its session. Takes request. Errors: the shard's end. */
+PSC_MUST_CHECK psc_status_t ps_shard_take(ps_shard_t *shard, ps_request_t *request,
+                                          psc_error_t *error);
 
 /* Serves a session's requests until one has to wait. Errors: the shard's end. */
 PSC_MUST_CHECK psc_status_t ps_shard_advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error);

@@ -66,7 +66,7 @@ psc_status_t ps_shard_expire(ps_shard_t *shard, psc_error_t *error)
     if (shard->now_us < shard->next_deadline_us || shard->n_waiting == 0)
         return PSC_OK;
     shard->next_deadline_us = UINT64_MAX;
-    for (uint32_t i = 0; i < shard->sessions.n; i++) {
+    for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
         psc_status_t st = expire_session(shard, i, error);
         if (st != PSC_OK)
             return st;

@@ -238,7 +238,8 @@ static psc_status_t step(ps_shard_t *shard, bool *progress_out, psc_error_t *err
 psc_status_t ps_sweeper_step(ps_shard_t *shard, bool busy, bool *progress_out, psc_error_t *error)
 {
     ps_sweeper_t *sweeper = &shard->sweeper;
-    if (shard->sessions.n_departed == shard->sessions.n || shard->n_tables == 0)
+    if ((shard->sessions.n != 0 && shard->sessions.n_departed == shard->sessions.n) ||
+        shard->n_tables == 0)
         return PSC_OK;
     if (busy && ++sweeper->polls % TURNS != 0)
         return PSC_OK;

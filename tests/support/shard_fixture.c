@@ -30,7 +30,10 @@ static void collect(void *context, uint32_t peer, psp_buffer_t *buffer)
 
 void fixture_open(shard_fixture_t *f, const fixture_options_t *options)
 {
-    *f = (shard_fixture_t){.next_request = 1, .failure = PSC_ERROR_INIT};
+    *f = (shard_fixture_t){.next_request = 1,
+                           .n_workers = options->n_workers,
+                           .next_call = 1,
+                           .failure = PSC_ERROR_INIT};
     psc_error_t error = PSC_ERROR_INIT;
     assert_int_equal(psp_pool_create((size_t)16 << 20, &f->pool, &error), PSC_OK);
     assert_int_equal(psp_scratch_create((size_t)4 << 20, &f->scratch, &error), PSC_OK);
@@ -50,7 +53,9 @@ void fixture_open(shard_fixture_t *f, const fixture_options_t *options)
                                         .n_servers = options->n_servers,
                                         .n_workers = options->n_workers,
                                         .max_message_bytes = PSP_MAX_MESSAGE_BYTES,
-                                        .direct = options->direct};
+                                        .direct = options->direct,
+                                        .n_guests = options->n_guests,
+                                        .lease_us = options->lease_us};
     assert_int_equal(ps_shard_create(&shard_options, &f->shard, &error), PSC_OK);
 }
 
@@ -86,6 +91,10 @@ psp_request_header_t fixture_header(shard_fixture_t *f, uint32_t worker)
 static void hand_in(shard_fixture_t *f, uint32_t worker, psp_buffer_t *buffer)
 {
     buffer->peer = worker;
+    if (worker >= f->n_workers) {
+        buffer->peer = PSP_PEER_GUEST;
+        buffer->call = (void *)f->next_call++;
+    }
     psc_error_t error = PSC_ERROR_INIT;
     if (ps_shard_handle(f->shard, buffer, &error) != PSC_OK)
         f->failure = error;
@@ -190,7 +199,8 @@ void fixture_hello(shard_fixture_t *f, uint32_t worker)
         .u.hello = {.worker = worker, .n_workers = 0},
     };
     /* The number of workers is the shard's: a hello with another one is refused (tested apart). */
-    for (uint32_t n = 1; n <= FIXTURE_WORKERS_MAX; n++) {
+    const bool guest = worker >= f->n_workers;
+    for (uint32_t n = guest ? 0 : 1; n <= (guest ? 0 : FIXTURE_WORKERS_MAX); n++) {
         psp_message_t reply = {0};
         hello.u.hello.n_workers = n;
         (void)fixture_send(f, worker, &hello);

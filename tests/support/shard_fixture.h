@@ -21,6 +21,8 @@ typedef struct shard_fixture {
     uint64_t sequence[FIXTURE_WORKERS_MAX];
     uint64_t clock[FIXTURE_WORKERS_MAX];
     uint64_t next_request;
+    uint32_t n_workers; /* of the shard; those from there on are guests */
+    uintptr_t next_call;
     psc_error_t failure; /* what handle or poll returned; PSC_OK: nothing so far */
     psp_buffer_t *taken; /* buffer of the reply taken last */
 } shard_fixture_t;
@@ -28,6 +30,8 @@ typedef struct shard_fixture {
 typedef struct fixture_options {
     uint64_t memory_bytes;
     uint32_t rank, n_servers, n_workers;
+    uint32_t n_guests;
+    uint64_t lease_us;
     ps_direct_t direct;
     ps_cold_t *cold;         /* taken; NULL: a memory tier */
     ps_cold_faults_t faults; /* of that memory tier */
@@ -47,7 +51,7 @@ uint64_t fixture_pull(shard_fixture_t *f, uint32_t worker, const psp_request_hea
 /* rows are encoded to the push's format. */
 uint64_t fixture_push(shard_fixture_t *f, uint32_t worker, const psp_request_header_t *header,
                       psp_push_t push, const uint64_t *ids, const float *rows);
-/* Hands in bytes as they are. */
+/* Hands in bytes as they are. A guest's message comes by call number f->next_call. */
 void fixture_send_bytes(shard_fixture_t *f, uint32_t worker, uint32_t kind, const uint8_t *bytes,
                         size_t size);
 

@@ -1,0 +1,59 @@
+/*
+ * Guests: sessions of processes that are no workers of the job. They come by Hello and go by
+ * Goodbye, or when they have said nothing for their lease; nobody waits for their clocks.
+ *
+ * Their requests come by calls that may overtake each other and that may be made again when a
+ * connection broke. So those with a sequence take effect in its order, each once, and what was
+ * answered is kept until the guest says that it has it. For the files of the shard alone.
+ */
+#ifndef PS_TABLE_GUESTS_H
+#define PS_TABLE_GUESTS_H
+
+#include "ps/table/session.h"
+#include "ps/table/shard.h"
+
+#define PS_GUEST_REQUESTS 64u                  /* of one guest, waiting or kept */
+#define PS_GUESTS_KEPT_BYTES ((size_t)8 << 20) /* of answers of all guests */
+#define PS_GUESTS_GAP_US UINT64_C(10000000)    /* how long a request waits for those before it */
+
+typedef struct ps_guest ps_guest_t;
+
+typedef struct ps_guests {
+    uint32_t n;       /* seats */
+    uint64_t *ids;    /* [n] number of the session; 0: the seat is free */
+    ps_guest_t **all; /* [n] */
+    uint64_t next_step_us;
+    size_t kept_bytes;
+} ps_guests_t;
+
+/* Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_guests_init(ps_guests_t *guests, uint32_t n, psc_error_t *error);
+void ps_guests_clear(ps_shard_t *shard);
+
+/*
+ * Whose message this is: a free seat for a Hello, else that of its session. Errors: PEER_GONE
+ * (there is no such session: it has ended, or was another server's), BUSY (no seat is free),
+ * PROTOCOL (a Hello of a worker).
+ */
+PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message,
+                                           uint32_t *peer_out, psc_error_t *error);
+
+/* The session of a seat has begun. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, psc_error_t *error);
+/* Ends it. A request that is being served may be left in its queue. */
+void ps_guests_end(ps_shard_t *shard, uint32_t peer);
+
+/* A request that was admitted: served when it is its turn. Takes it. Errors: the shard's end. */
+PSC_MUST_CHECK psc_status_t ps_guests_take(ps_shard_t *shard, struct ps_request *request,
+                                           psc_error_t *error);
+
+/* Keeps the answer of a request, should it be asked for again. Borrows reply until it returns. */
+void ps_guests_keep(ps_shard_t *shard, const struct ps_request *request, psp_buffer_t *reply);
+
+/* Ends leases, and the waiting for requests that do not come. */
+void ps_guests_step(ps_shard_t *shard);
+
+/* Answers what waits for requests before it. */
+void ps_guests_refuse_parked(ps_shard_t *shard, uint32_t peer, const psc_error_t *refusal);
+
+#endif
