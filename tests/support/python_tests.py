@@ -8,6 +8,7 @@ import pathlib
 import random
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -27,16 +28,31 @@ def skip(why):
 
 
 def need(*modules):
-    """Skips all tests of this program where one of the modules cannot be imported."""
+    """Skips all tests of this program where one of the modules cannot be imported. With a library that
+    has gcc's address sanitizer the program starts again with that loaded first, as it must be."""
     cache = (BUILD / "CMakeCache.txt").read_text(encoding="utf-8")
-    if re.search(r"^EMBPS_SANITIZE:STRING=.+", cache, re.MULTILINE):
-        skip("a library with sanitizers does not load into a plain python")
+    sanitizers = re.search(r"^EMBPS_SANITIZE:STRING=(.+)", cache, re.MULTILINE)
+    if sanitizers and ("torch" in modules or "address" not in sanitizers[1]):
+        skip(f"not run with {', '.join(modules)} and sanitizers: {sanitizers[1]}")
+    if sanitizers and "LD_PRELOAD" not in os.environ:
+        preload_sanitizer(re.search(r"^CMAKE_C_COMPILER:\w+=(.+)", cache, re.MULTILINE)[1])
     for module in modules:
         try:
             importlib.import_module(module)
         except ImportError as missing:
             skip(missing)
     os.environ["EMBPS_LIBRARY"] = str(BUILD / "libembps.so")
+
+
+def preload_sanitizer(compiler):
+    """This program again, with the compiler's sanitizers in it. Python itself leaks at its end."""
+    found = [subprocess.check_output([compiler, f"-print-file-name={name}"], text=True).strip()
+             for name in ("libasan.so", "libubsan.so")]
+    if not all(os.path.isabs(path) for path in found):
+        skip(f"{compiler} has no sanitizers that can be loaded into a plain python")
+    options = os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"
+    environment = {**os.environ, "LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": options}
+    os.execve(sys.executable, [sys.executable, *sys.argv], environment)
 
 
 def seed():
@@ -58,3 +74,10 @@ class Case(unittest.TestCase):
         client = embps.connect(f"local:{self.folder / 'data'}", memory="16M")
         self.addCleanup(client.close)
         return client
+
+    def start(self, command, **options):
+        """A process that ends with the test at the latest."""
+        process = subprocess.Popen([str(word) for word in command], **options)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process

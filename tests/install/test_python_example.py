@@ -9,7 +9,7 @@ import subprocess
 import sys
 import unittest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import python_tests  # noqa: E402
 
 python_tests.need("numpy", "torch")
@@ -18,33 +18,31 @@ TEXT = python_tests.ROOT / "README.md"
 
 
 class Example(python_tests.Case):
-    def start(self, checkpoint):
+    def train(self, checkpoint):
         environment = {**os.environ, "PYTHONPATH": str(python_tests.ROOT / "worker" / "python"),
                        "OMP_NUM_THREADS": "1"}
-        arguments = [sys.executable, str(EXAMPLE), "--text", str(TEXT), "--checkpoint", str(checkpoint),
-                     "--data", str(self.folder), "--optimizer", "sgd", "--table-rate", "0.5", "--steps", "60",
+        arguments = [sys.executable, EXAMPLE, "--text", TEXT, "--checkpoint", checkpoint,
+                     "--data", self.folder, "--optimizer", "sgd", "--table-rate", "0.5", "--steps", "60",
                      "--save-every", "20", "--vocabulary", "300", "--dim", "16", "--memory", "16M"]
-        process = subprocess.Popen(arguments, env=environment, text=True, stdout=subprocess.PIPE)
+        process = self.start(arguments, env=environment, text=True, stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
         return process
 
     def test_a_killed_run_goes_on_with_the_same_losses(self):
-        process = self.start(self.folder / "whole.pt")
+        process = self.train(self.folder / "whole.pt")
         whole = process.communicate()[0].splitlines()
         self.assertEqual(process.returncode, 0)
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", "\n".join(whole))]
         self.assertEqual(len(losses), 3)
         self.assertLess(losses[-1], losses[0] - 0.1)
 
-        process = self.start(self.folder / "killed.pt")
+        process = self.train(self.folder / "killed.pt")
         lines = [process.stdout.readline().rstrip()]
         process.send_signal(signal.SIGKILL)
         process.wait()
         self.assertEqual(lines, whole[:1])
 
-        process = self.start(self.folder / "killed.pt")
+        process = self.train(self.folder / "killed.pt")
         resumed = process.communicate()[0].splitlines()
         self.assertEqual(process.returncode, 0)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
