@@ -39,7 +39,7 @@ INCLUDES = {
     "ps": {"ps", "ps/serve", "ps/table"} | SERVER_BASE,
     "worker/include": set(),
     "worker": {"worker", "worker/include", "worker/cache", "proto", "proto/local", "proto/mpi",
-               "common"},
+               "proto/grpc", "common"},
     "worker/cache": {"worker/cache", "proto", "common"},
     "worker/vectors": {"worker/vectors", "common"},
     "worker/tool": {"worker/tool", "worker/vectors", "common"},
@@ -73,6 +73,8 @@ ALLOCATION_CALLS = {"malloc", "calloc", "realloc", "reallocarray", "free", "strd
 COVERED_BY = [
     ("common/options_help.c", "tests/unit/common/test_options.c", "the other half of options"),
     ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
+    ("proto/grpc/grpc_call.c", "tests/unit/proto/grpc/test_grpc_client.c", "what it consists of"),
+    ("proto/grpc/grpc_signs.c", "tests/unit/proto/grpc/test_grpc_client.c", "signs of life"),
     ("ps/optim/", "tests/unit/ps/optim/test_optim.c", "one suite over the table of optimizers"),
     ("ps/init/", "tests/unit/ps/init/test_init.c", "one suite over the table of initialisers"),
     ("ps/serve/", "tests/unit/ps/table/test_shard.c", "one suite over the kinds of requests"),
