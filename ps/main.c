@@ -25,6 +25,8 @@
 #include "common/run_status.h"
 #include "proto/message.h"
 #include "proto/mpi/mpi_transport.h"
+#include "ps/alone.h"
+#include "ps/listening.h"
 #include "ps/server.h"
 #include "ps/server_options.h"
 
@@ -254,6 +256,11 @@ int main(int argc, char *argv[])
     if (st == PSC_OK && parsed == PSC_PARSE_EXIT)
         return EXIT_SUCCESS;
     psc_log_set_level(level);
+    if (st == PSC_OK && program.arguments.listen != NULL && !ps_is_rank()) {
+        ps_stop_signals_block();
+        (void)signal(SIGPIPE, SIG_IGN);
+        return (int)ps_alone_run(&program.arguments);
+    }
     ignore_signals();
     int provided = 0;
     if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {

@@ -70,6 +70,45 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_WORKER_TIMEOUT",
      .help = "How long the process of a worker may stand still (SIGSTOP) until it is taken for "
              "lost; should it go on later, it is refused. 0: for ever."},
+    {.name = "listen",
+     .argument = "HOST:PORT",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, listen),
+     .environment = "EMBPS_LISTEN",
+     .help = "Listen there for guests: processes that are no ranks of the job and come by gRPC "
+             "(proto/embps.proto). Port 0 is a free one; of several servers each takes PORT plus "
+             "its rank. Without workers, also without mpirun, the server then runs until SIGTERM."},
+    {.name = "plain-text",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(ps_server_arguments_t, plain_text),
+     .environment = "EMBPS_PLAIN_TEXT",
+     .help = "Lets --listen be an address that other machines reach. Whoever reaches it can read "
+             "and change all tables, and what is sent can be read on the way."},
+    {.name = "port-file",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, port_file),
+     .environment = "EMBPS_PORT_FILE",
+     .help = "Once all servers listen, write where to FILE, HOST:PORT on a line for each."},
+    {.name = "guests",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(ps_server_arguments_t, guests),
+     .min = 1,
+     .max = 4096,
+     .default_value = "256",
+     .environment = "EMBPS_GUESTS",
+     .help = "How many guests may be here at a time; further ones are told to come again."},
+    {.name = "lease",
+     .argument = "SECONDS",
+     .type = PSC_OPTION_DOUBLE,
+     .offset = offsetof(ps_server_arguments_t, lease_s),
+     .min = 0,
+     .max = 1e6,
+     .default_value = "60",
+     .environment = "EMBPS_LEASE",
+     .help = "A guest that has sent nothing for so long is gone; what it sends later is refused. "
+             "0: for ever."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -94,7 +133,10 @@ const psc_command_t ps_server_command = {
         "leaves when all workers have left. Its exit status is the worst one of the workers, or "
         "that of a peer that is gone when workers were lost and the others ended well. "
         "SIGTERM "
-        "and SIGINT are left to the workers, which stop and let the servers end in order.",
+        "and SIGINT are left to the workers, which stop and let the servers end in order.\n\n"
+        "With --listen there need not be workers, nor mpirun:\n\n"
+        "    embps-server --data DIR --listen 127.0.0.1:50051\n\n"
+        "serves processes that come by gRPC, until SIGTERM.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = NULL,
@@ -121,6 +163,9 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         if (strcmp(arguments.direct_name, direct_names[i]) == 0)
             arguments.direct = (ps_direct_t)i;
     }
+    if (arguments.listen == NULL && (arguments.port_file != NULL || arguments.plain_text))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "--%s is of use with --listen alone",
+                             arguments.plain_text ? "plain-text" : "port-file");
     *level_out = (psc_log_level_t)level;
     for (size_t i = 0; loss_rule_names[i] != NULL; i++) {
         if (strcmp(arguments.on_worker_loss, loss_rule_names[i]) == 0)

@@ -52,6 +52,9 @@ INCLUDE_EXCEPTIONS = {
     ("worker/local_shard.c", "ps/server.h"): "starts a shard inside the worker's process",
     ("worker/tool/plan.c", "ps/table_plan.h"): "plans with the server's own formulas",
     ("ps/main.c", "proto/mpi/mpi_transport.h"): "the program chooses the transport",
+    ("ps/alone.c", "proto/grpc/grpc_server.h"): "a program too",
+    ("ps/listening.c", "proto/grpc/grpc_server.h"): "opens the door for both programs",
+    ("ps/listening.c", "proto/grpc/listen_address.h"): "may others reach it?",
 }
 
 # Third party header -> the only files that may include it, as an expression.
@@ -75,6 +78,9 @@ COVERED_BY = [
     ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
     ("proto/grpc/grpc_call.c", "tests/unit/proto/grpc/test_grpc_client.c", "what it consists of"),
     ("proto/grpc/grpc_signs.c", "tests/unit/proto/grpc/test_grpc_client.c", "signs of life"),
+    ("proto/grpc/listen_address.c", "tests/unit/ps/test_listening.c", "where it may listen"),
+    ("proto/joined_transport.c", "tests/cluster/test_door.sh", "a job with guests"),
+    ("ps/alone.c", "tests/cluster/test_door.sh", "the program"),
     ("ps/optim/", "tests/unit/ps/optim/test_optim.c", "one suite over the table of optimizers"),
     ("ps/init/", "tests/unit/ps/init/test_init.c", "one suite over the table of initialisers"),
     ("ps/serve/", "tests/unit/ps/table/test_shard.c", "one suite over the kinds of requests"),

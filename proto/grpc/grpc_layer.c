@@ -195,16 +195,33 @@ psc_status_t psp_grpc_code(grpc_status_code status)
 
 /* ---- options ---- */
 
-static void add(psp_grpc_args_t *args, const char *key, int value)
+/* The next option. gRPC's struct is not const, but it copies what it is given. */
+static grpc_arg *next_arg(psp_grpc_args_t *args, const char *key)
 {
-    PSC_BUG_ON(args->args.num_args == PSP_GRPC_ARGS_MAX);
-    /* gRPC's struct is not const, but it copies what it is given. */
     union {
         const char *in;
         char *out;
     } name = {.in = key};
-    args->all[args->args.num_args++] =
-        (grpc_arg){.type = GRPC_ARG_INTEGER, .key = name.out, .value.integer = value};
+    PSC_BUG_ON(args->args.num_args == PSP_GRPC_ARGS_MAX);
+    grpc_arg *arg = &args->all[args->args.num_args++];
+    *arg = (grpc_arg){.key = name.out};
+    return arg;
+}
+
+void psp_grpc_arg(psp_grpc_args_t *args, const char *key, int value)
+{
+    grpc_arg *arg = next_arg(args, key);
+    arg->type = GRPC_ARG_INTEGER;
+    arg->value.integer = value;
+}
+
+void psp_grpc_arg_pointer(psp_grpc_args_t *args, const char *key, void *value,
+                          const grpc_arg_pointer_vtable *vtable)
+{
+    grpc_arg *arg = next_arg(args, key);
+    arg->type = GRPC_ARG_POINTER;
+    arg->value.pointer.p = value;
+    arg->value.pointer.vtable = vtable;
 }
 
 static void add_common(psp_grpc_args_t *args, size_t max_message_bytes)
@@ -212,29 +229,31 @@ static void add_common(psp_grpc_args_t *args, size_t max_message_bytes)
     PSC_BUG_ON(max_message_bytes > INT32_MAX);
     *args = (psp_grpc_args_t){.args = {.num_args = 0}};
     args->args.args = args->all;
-    add(args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes);
-    add(args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)max_message_bytes);
-    add(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
-    add(args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-    add(args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-    add(args, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0); /* as many as keep-alive wants */
+    psp_grpc_arg(args, GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)max_message_bytes);
+    psp_grpc_arg(args, GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, PSP_GRPC_MAX_MESSAGE_BYTES);
+    psp_grpc_arg(args, GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE);
+    psp_grpc_arg(args, GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    psp_grpc_arg(args, GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+    psp_grpc_arg(args, GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0); /* as many as keep-alive wants */
 }
 
 void psp_grpc_server_args(size_t max_message_bytes, psp_grpc_args_t *args_out)
 {
     add_common(args_out, max_message_bytes);
-    add(args_out, GRPC_ARG_ALLOW_REUSEPORT, 0);
-    add(args_out, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, PSP_GRPC_KEEPALIVE_MS / 2);
+    psp_grpc_arg(args_out, GRPC_ARG_ALLOW_REUSEPORT, 0);
+    psp_grpc_arg(args_out, GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                 PSP_GRPC_KEEPALIVE_MS / 2);
     /* A client that is gone without a word is noticed too. */
-    add(args_out, GRPC_ARG_KEEPALIVE_TIME_MS, PSP_GRPC_KEEPALIVE_MS * 3);
-    add(args_out, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PSP_GRPC_KEEPALIVE_TIMEOUT_MS);
+    psp_grpc_arg(args_out, GRPC_ARG_KEEPALIVE_TIME_MS, PSP_GRPC_KEEPALIVE_MS * 3);
+    psp_grpc_arg(args_out, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PSP_GRPC_KEEPALIVE_TIMEOUT_MS);
 }
 
 void psp_grpc_channel_args(size_t max_message_bytes, psp_grpc_args_t *args_out)
 {
     add_common(args_out, max_message_bytes);
-    add(args_out, GRPC_ARG_KEEPALIVE_TIME_MS, PSP_GRPC_KEEPALIVE_MS);
-    add(args_out, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PSP_GRPC_KEEPALIVE_TIMEOUT_MS);
-    add(args_out, GRPC_ARG_ENABLE_RETRIES, 0); /* who sends a push again is the client's to know */
-    add(args_out, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
+    psp_grpc_arg(args_out, GRPC_ARG_KEEPALIVE_TIME_MS, PSP_GRPC_KEEPALIVE_MS);
+    psp_grpc_arg(args_out, GRPC_ARG_KEEPALIVE_TIMEOUT_MS, PSP_GRPC_KEEPALIVE_TIMEOUT_MS);
+    psp_grpc_arg(args_out, GRPC_ARG_ENABLE_RETRIES,
+                 0); /* who sends a push again is the client's to know */
+    psp_grpc_arg(args_out, GRPC_ARG_SERVICE_CONFIG_DISABLE_RESOLUTION, 1);
 }

@@ -18,7 +18,7 @@
 #include <grpc/grpc.h>
 #include <stdbool.h>
 
-/* Of a message, both ways, whatever else is agreed: what gRPC allows unless both sides say more. */
+/* Of a message that is sent: what gRPC lets the other side receive unless it says otherwise. */
 #define PSP_GRPC_MAX_MESSAGE_BYTES (4 << 20)
 
 /*
@@ -87,7 +87,12 @@ typedef struct psp_grpc_args {
     grpc_channel_args args; /* points to them: does not move */
 } psp_grpc_args_t;
 
-/* max_message_bytes: of a message, both ways. */
+/* One more. key: borrowed for as long as args is used. */
+void psp_grpc_arg(psp_grpc_args_t *args, const char *key, int value);
+void psp_grpc_arg_pointer(psp_grpc_args_t *args, const char *key, void *value,
+                          const grpc_arg_pointer_vtable *vtable);
+
+/* max_message_bytes: of a message that is received; what is sent is for the other side to limit. */
 void psp_grpc_server_args(size_t max_message_bytes, psp_grpc_args_t *args_out);
 void psp_grpc_channel_args(size_t max_message_bytes, psp_grpc_args_t *args_out);
 

@@ -27,7 +27,9 @@ static int no_environment(void **unused)
     (void)unused;
     return unsetenv("EMBPS_DATA") + unsetenv("EMBPS_MEMORY") + unsetenv("EMBPS_LOG_LEVEL") +
            unsetenv("EMBPS_DIRECT") + unsetenv("EMBPS_ON_WORKER_LOSS") +
-           unsetenv("EMBPS_WORKER_TIMEOUT");
+           unsetenv("EMBPS_WORKER_TIMEOUT") + unsetenv("EMBPS_LISTEN") +
+           unsetenv("EMBPS_PORT_FILE") + unsetenv("EMBPS_PLAIN_TEXT") + unsetenv("EMBPS_GUESTS") +
+           unsetenv("EMBPS_LEASE");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -60,6 +62,23 @@ static void takes_its_options_and_defaults(void **unused)
     assert_int_equal(arguments.direct, PS_DIRECT_OFF);
 }
 
+static void listens_only_when_told_to(void **unused)
+{
+    (void)unused;
+    ps_server_arguments_t arguments;
+    psc_log_level_t level;
+    assert_int_equal(parse("--data d", &arguments, &level, NULL), PSC_OK);
+    assert_null(arguments.listen);
+    assert_int_equal(parse("--data d --listen [::1]:0 --port-file p --guests 7 --lease 0.5",
+                           &arguments, &level, NULL),
+                     PSC_OK);
+    assert_string_equal(arguments.listen, "[::1]:0");
+    assert_string_equal(arguments.port_file, "p");
+    assert_int_equal(arguments.guests, 7);
+    assert_true(arguments.lease_s == 0.5);
+    assert_false(arguments.plain_text);
+}
+
 static void refuses_what_cannot_be(void **unused)
 {
     (void)unused;
@@ -75,6 +94,9 @@ static void refuses_what_cannot_be(void **unused)
         {"--data d --direct often", "off, auto or on"},
         {"--data d --memmory 8M", "memory"},
         {"--data d stray", "stray"},
+        {"--data d --port-file p", "--listen"},
+        {"--data d --plain-text", "--listen"},
+        {"--data d --listen [::1]:0 --guests 0", "guests"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ps_server_arguments_t arguments;
@@ -102,6 +124,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(takes_its_options_and_defaults, no_environment),
+        cmocka_unit_test_setup(listens_only_when_told_to, no_environment),
         cmocka_unit_test_setup(refuses_what_cannot_be, no_environment),
         cmocka_unit_test_setup_teardown(a_wrong_level_from_the_environment_names_the_variable,
                                         no_environment, no_environment),

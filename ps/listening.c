@@ -1,0 +1,165 @@
+/*
+ * Listening: what is checked before a port is opened, and what is told once it is.
+ *
+ * Whoever reaches the port can read and change all tables, so an address that is not this machine's
+ * own loopback needs --plain-text, and is then logged as what it is.
+ *
+ * Signals are taken by a thread that waits for them (sigwaitinfo), not by a handler: nothing global
+ * is needed, and nothing is cut off half done. To end that thread it is sent one of them.
+ */
+#include "ps/listening.h"
+
+#include "common/alloc.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "proto/grpc/grpc_server.h"
+#include "proto/grpc/listen_address.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t rank,
+                               psp_pool_t *pool, psp_transport_t *wake_also,
+                               psp_transport_t **door_out, psc_error_t *error)
+{
+    psp_listen_address_t address;
+    char text[PSP_ADDRESS_MAX + 1];
+    psc_status_t st = psp_listen_address_parse(arguments->listen, &address, error);
+    if (st != PSC_OK)
+        return st;
+    if (!address.is_loopback && !arguments->plain_text)
+        return psc_error_set(
+            error, PSC_INVALID_ARGUMENT,
+            "--listen %.200s can be reached from other machines, in plain text and "
+            "by anybody: listen on 127.0.0.1, or say --plain-text as well",
+            arguments->listen);
+    const uint32_t port = address.port != 0 ? address.port + rank : 0;
+    if (port > 65535)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "server %" PRIu32 " would listen on port %" PRIu32
+                             ": each server takes the port of --listen plus its rank",
+                             rank, port);
+    psp_listen_address_text(&address, port, text, sizeof text);
+    psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
+    options.listen = text;
+    options.wake_also = wake_also;
+    st = psp_door_open(&options, pool, door_out, error);
+    if (st == PSC_OK && !address.is_loopback)
+        psc_log(PSC_LOG_WARN, "listens in plain text on %s: whoever reaches it may do anything",
+                psp_door_address(*door_out));
+    else if (st == PSC_OK)
+        psc_log(PSC_LOG_INFO, "listens on %s", psp_door_address(*door_out));
+    return st;
+}
+
+psc_status_t ps_listening_split(const char *text, const size_t *sizes, uint32_t n,
+                                const char ***addresses_out, psc_error_t *error)
+{
+    size_t total = 0;
+    uint32_t n_listen = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        total += sizes[i] + 1;
+        n_listen += sizes[i] != 0;
+    }
+    *addresses_out = NULL;
+    if (n_listen == 0)
+        return PSC_OK;
+    if (n_listen != n)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "%" PRIu32 " of %" PRIu32 " servers listen: give --listen to all of "
+                             "them, or to none",
+                             n_listen, n);
+    const char **addresses = psc_alloc(n * sizeof(char *) + total);
+    if (addresses == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for addresses");
+    char *place = (char *)(addresses + n);
+    for (uint32_t i = 0; i < n; i++) {
+        memcpy(place, text, sizes[i]);
+        place[sizes[i]] = '\0';
+        addresses[i] = place;
+        place += sizes[i] + 1;
+        text += sizes[i];
+    }
+    *addresses_out = addresses;
+    return PSC_OK;
+}
+
+psc_status_t ps_listening_write(const char *path, const char *const *addresses, uint32_t n,
+                                psc_error_t *error)
+{
+    const size_t room = (size_t)n * (PSP_ADDRESS_MAX + 16);
+    size_t size = 0;
+    char *text = psc_alloc(room);
+    if (text == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for addresses");
+    for (uint32_t i = 0; i < n; i++)
+        size += (size_t)snprintf(text + size, room - size, "%s\n", addresses[i]);
+    psc_status_t st = psc_file_write(path, text, size, error);
+    psc_free(text);
+    return st;
+}
+
+/* ---- signals ---- */
+
+struct ps_stop_watch {
+    ps_server_t *server;
+    pthread_t thread;
+    atomic_bool over;
+};
+
+static void stop_signals(sigset_t *set)
+{
+    (void)sigemptyset(set);
+    (void)sigaddset(set, SIGTERM);
+    (void)sigaddset(set, SIGINT);
+    (void)sigaddset(set, SIGUSR1);
+}
+
+void ps_stop_signals_block(void)
+{
+    sigset_t set;
+    stop_signals(&set);
+    (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+static void *take_signals(void *context)
+{
+    ps_stop_watch_t *watch = context;
+    sigset_t set;
+    stop_signals(&set);
+    while (!atomic_load(&watch->over)) {
+        if (sigwaitinfo(&set, NULL) > 0 && !atomic_load(&watch->over))
+            ps_server_stop(watch->server);
+    }
+    return NULL;
+}
+
+psc_status_t ps_stop_signals_watch(ps_server_t *server, ps_stop_watch_t **watch_out,
+                                   psc_error_t *error)
+{
+    ps_stop_watch_t *watch = psc_alloc_zeroed(1, sizeof *watch);
+    if (watch == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory");
+    watch->server = server;
+    int failed = pthread_create(&watch->thread, NULL, take_signals, watch);
+    if (failed != 0) {
+        psc_free(watch);
+        return psc_error_set_errno(error, failed, "no thread that waits for signals");
+    }
+    *watch_out = watch;
+    return PSC_OK;
+}
+
+void ps_stop_signals_unwatch(ps_stop_watch_t *watch)
+{
+    if (watch == NULL)
+        return;
+    atomic_store(&watch->over, true);
+    (void)pthread_kill(watch->thread, SIGUSR1);
+    (void)pthread_join(watch->thread, NULL);
+    psc_free(watch);
+}
