@@ -20,8 +20,8 @@ PSC_MUST_CHECK psc_status_t ps_listening_open(const ps_server_arguments_t *argum
 
 /*
  * The addresses of n servers as they were gathered: text[0..], sizes[i] bytes each, not terminated.
- * *addresses_out: [n], NULL when no server listens; one block for psc_free. Errors: INVALID_ARGUMENT
- * (some listen, some do not), NO_MEMORY. Gives.
+ * *addresses_out: [n], NULL when no server listens; one block for psc_free. Errors:
+ * INVALID_ARGUMENT (some listen, some do not), NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_listening_split(const char *text, const size_t *sizes, uint32_t n,
                                                const char ***addresses_out, psc_error_t *error);

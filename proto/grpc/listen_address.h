@@ -1,5 +1,6 @@
 /*
- * Where a server listens: "HOST:PORT" in words, as an address of this machine, and as others are told.
+ * Where a server listens: "HOST:PORT" in words, as an address of this machine, and as others are
+ * told.
  *
  *     127.0.0.1:50051   localhost:0   [::1]:50051   0.0.0.0:50051   [::]:0
  */
