@@ -224,6 +224,11 @@ uint32_t embps_server_count(const embps_client_t *client)
     return psw_core_n_servers(client->driver.core);
 }
 
+uint64_t embps_cluster(const embps_client_t *client)
+{
+    return psw_core_cluster(client->driver.core);
+}
+
 const char *embps_version(void)
 {
     return EMBPS_VERSION;

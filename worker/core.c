@@ -433,6 +433,13 @@ psc_status_t psw_core_last_goodbye(psw_core_t *core, uint32_t server, uint32_t s
 
 /* ---- replies ---- */
 
+/* A guest's goodbye that was sent again, because the answer to the first one was lost. */
+static bool said_before(const psw_core_t *core, const psp_message_t *message)
+{
+    return core->options.n_workers == 0 && message->kind == PSP_GOODBYE_REPLY &&
+           message->reply.error.code == PSC_PEER_GONE;
+}
+
 static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_error_t *error)
 {
     psp_message_t message;
@@ -454,7 +461,7 @@ static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_er
                              "server %u sent a %s that answers nothing (number %llu)", buffer->peer,
                              psp_kind_name(buffer->kind), (unsigned long long)number);
     }
-    if (p->request == NULL)
+    if (p->request == NULL || said_before(core, &message))
         ; /* nobody waits for it */
     else if (message.reply.error.code != PSC_OK)
         psw_request_fail(p->request, buffer->peer, &message.reply.error);

@@ -13,6 +13,7 @@
 #include "common/rng.h"
 #include "worker/cached_rows.h"
 #include "worker/client_state.h"
+#include "worker/sized_options.h"
 
 static psc_status_t copy_name(const char *what, const char *text, char *out, psc_error_t *error)
 {
@@ -41,31 +42,16 @@ static psc_status_t copy_params(const char *what, const double *params, uint32_t
 
 _Static_assert(EMBPS_MAX_PARAMS <= PSP_PARAMS_MAX, "the wire carries all parameters");
 
-/* No struct of options is larger: the size was not set. */
-#define OPTIONS_BYTES_MAX 65536u
-
 /* The caller's options in a struct of our size, with defaults for what it does not have. */
 static psc_status_t take_options(const embps_table_options_t *options, embps_table_options_t *out,
                                  psc_error_t *error)
 {
-    const embps_table_options_t defaults = EMBPS_TABLE_OPTIONS_DEFAULT;
-    const size_t size = options->size;
-    if (size < offsetof(embps_table_options_t, precision) || size > OPTIONS_BYTES_MAX)
-        return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "the options of a table have size %zu: begin with "
-                             "EMBPS_TABLE_OPTIONS_DEFAULT",
-                             size);
-    const unsigned char *bytes = (const unsigned char *)options;
-    for (size_t i = sizeof *out; i < size; i++) {
-        if (bytes[i] != 0)
-            return psc_error_set(error, PSC_UNSUPPORTED,
-                                 "the options of a table have %zu bytes, this library knows %zu: "
-                                 "use the library that the program was compiled for",
-                                 size, sizeof *out);
-    }
-    *out = defaults;
-    memcpy(out, options, size < sizeof *out ? size : sizeof *out);
-    return PSC_OK;
+    *out = (embps_table_options_t)EMBPS_TABLE_OPTIONS_DEFAULT;
+    const psw_sized_t sized = {.what = "a table",
+                               .begin_with = "EMBPS_TABLE_OPTIONS_DEFAULT",
+                               .size = options->size,
+                               .least = offsetof(embps_table_options_t, precision)};
+    return psw_sized_copy(&sized, options, out, sizeof *out, error);
 }
 
 static psc_status_t copy_precision(const char *what, const char *name, psp_precision_t *out,

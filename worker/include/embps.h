@@ -130,6 +130,59 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect_local_many(const embps_local_option
 EMBPS_API EMBPS_MUST_CHECK int embps_connect_mpi(const void *comm, embps_client_t **client_out,
                                                  embps_error_t *error);
 
+/* Called while embps_connect waits: a line about whom it waits for and why, without a newline. */
+typedef void (*embps_waiting_fn)(void *context, const char *line);
+
+/* Begin with EMBPS_CONNECT_OPTIONS_DEFAULT, which sets size. */
+typedef struct embps_connect_options {
+    size_t size; /* of this struct, in bytes */
+    /* How long servers may take until they are there and have answered, in milliseconds. 0: they
+     * must be there. Default 10,000 */
+    uint32_t wait_ms;
+    uint64_t cluster;         /* the run that it must be (embps_cluster); 0 (default): any */
+    embps_waiting_fn waiting; /* about once a second while it waits. NULL (default): silent */
+    void *waiting_context;
+} embps_connect_options_t;
+
+#define EMBPS_CONNECT_OPTIONS_DEFAULT                                                              \
+    {                                                                                              \
+        sizeof(embps_connect_options_t), 10000, 0, NULL, NULL                                      \
+    }
+
+/*
+ * What: a client of servers that listen (embps-server --listen), from any process. address is that
+ * of one of them, "HOST:PORT", "[IPV6]:PORT" or "unix:PATH"; it tells where the others are.
+ * options: NULL for the defaults.
+ *
+ * Such a client is a guest and no worker of a job: it comes and goes as it likes, its rank and the
+ * number of workers are 0, its clock is its own, a barrier of it waits for nobody, staleness makes
+ * no difference, and whatever becomes of it harms nobody.
+ *
+ * Lost connections are made again, at growing intervals, and what was not answered is sent again:
+ * each push is applied once, and order is kept. A server that cannot be reached is one that is
+ * silent: embps_set_timeout says for how long calls wait for it. Where a server has ended and
+ * another one listens in its place, calls are refused: its tables are not those of before. Threads
+ * of the library move messages while the program computes, and keep the sessions alive; they take
+ * no signals. Proxies from the environment are ignored.
+ *
+ * Fork: a client belongs to the process that connected. In a child of a fork its calls fail with
+ * UNSUPPORTED (embps_close is allowed), and the child must not connect by address either if any
+ * client by address existed when it was forked: fork first, or call exec in the child.
+ *
+ * Errors: INVALID_ARGUMENT (what is no address), PEER_GONE (nobody answers there within wait_ms;
+ * the message says why), TIMEOUT (a server took the call, but did not answer), MISMATCH (another
+ * run than options->cluster, or servers that are not of one run), UNSUPPORTED (options that this
+ * library does not know, servers that do not all listen), BUSY (a server has no place for one more
+ * guest), NO_MEMORY, IO.
+ * Ownership: gives client.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_connect(const char *address,
+                                             const embps_connect_options_t *options,
+                                             embps_client_t **client_out, embps_error_t *error);
+
+/* The number of the run: the same at all its servers, and never again. Not 0. */
+EMBPS_API uint64_t embps_cluster(const embps_client_t *client);
+
 /*
  * What: waits for all outstanding requests, says goodbye to the servers and frees the client, its
  * tables and requests. Frees in any case; the code tells whether everything was acknowledged. In a

@@ -1,13 +1,13 @@
 # libembps, shared and static, and what is installed with it: the header, a pkg-config file, a CMake
 # package. Both libraries hold the objects of all folders that the client needs; the shared one
 # exports the calls of embps.h and nothing else.
-set(LIBRARY_PARTS psc psp psp_mpi ps_store ps_table ps_server psw)
+set(LIBRARY_PARTS psc psp psp_mpi psp_grpc ps_store ps_table ps_server psw)
 set(LIBRARY_OBJECTS $<TARGET_OBJECTS:embps_schema>)
 foreach(part ${LIBRARY_PARTS})
     list(APPEND LIBRARY_OBJECTS $<TARGET_OBJECTS:${part}>)
 endforeach()
 set(LIBRARY_LINK PkgConfig::PROTOBUF_C PkgConfig::OMPI PkgConfig::ROCKSDB PkgConfig::JANSSON
-    Threads::Threads m)
+    ${GRPC_LIBRARY} ${GPR_LIBRARY} Threads::Threads m)
 
 add_library(embps_shared SHARED ${LIBRARY_OBJECTS})
 add_library(embps_static STATIC ${LIBRARY_OBJECTS})

@@ -1,0 +1,114 @@
+/*
+ * Doors are opened first, so that every server can be told where the others listen; then servers,
+ * each with a data folder of its own, a pool of its own and a thread that runs it.
+ */
+#include "tests/support/door_servers.h"
+
+#include "proto/grpc/grpc_server.h"
+#include "ps/server.h"
+#include "tests/support/cmocka.h"
+#include "tests/support/scratch.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_BYTES (UINT64_C(32) << 20)
+#define POOL_BYTES ((size_t)16 << 20)
+
+typedef struct door_server {
+    psp_pool_t *pool;
+    psp_transport_t *door;
+    ps_server_t *server;
+    pthread_t thread;
+    psc_status_t run;
+    psc_error_t error;
+} door_server_t;
+
+struct door_servers {
+    char *folder;
+    uint32_t n;
+    door_server_t *all;
+    const char **addresses;
+};
+
+static void *run_server(void *context)
+{
+    door_server_t *own = context;
+    own->run = ps_server_run(own->server, own->door, &own->error);
+    return NULL;
+}
+
+static void open_door(door_servers_t *servers, uint32_t i)
+{
+    door_server_t *own = &servers->all[i];
+    psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
+    options.listen = "127.0.0.1:0";
+    own->error = (psc_error_t)PSC_ERROR_INIT;
+    assert_int_equal(psp_pool_create(POOL_BYTES, &own->pool, NULL), PSC_OK);
+    if (psp_door_open(&options, own->pool, &own->door, &own->error) != PSC_OK)
+        fail_msg("%s", own->error.message);
+    servers->addresses[i] = psp_door_address(own->door);
+}
+
+door_servers_t *door_servers_start(const door_servers_options_t *options)
+{
+    door_servers_t *servers = calloc(1, sizeof *servers);
+    assert_non_null(servers);
+    servers->folder = test_scratch_create();
+    servers->n = options->n;
+    servers->all = calloc(options->n, sizeof *servers->all);
+    servers->addresses = calloc(options->n, sizeof *servers->addresses);
+    assert_non_null(servers->all);
+    assert_non_null(servers->addresses);
+    for (uint32_t i = 0; i < options->n; i++)
+        open_door(servers, i);
+    if (options->instead_of_last != NULL)
+        servers->addresses[options->n - 1] = options->instead_of_last;
+    for (uint32_t i = 0; i < options->n; i++) {
+        door_server_t *own = &servers->all[i];
+        const ps_server_options_t of_server = {.data = servers->folder,
+                                               .memory_bytes = MEMORY_BYTES,
+                                               .cluster = options->cluster,
+                                               .rank = i,
+                                               .n_servers = options->n,
+                                               .pool = own->pool,
+                                               .n_guests = options->n_guests,
+                                               .lease_us = options->lease_us,
+                                               .addresses = servers->addresses};
+        if (ps_server_open(&of_server, &own->server, &own->error) != PSC_OK)
+            fail_msg("%s", own->error.message);
+        assert_int_equal(pthread_create(&own->thread, NULL, run_server, own), 0);
+    }
+    return servers;
+}
+
+void door_servers_stop(door_servers_t *servers)
+{
+    for (uint32_t i = 0; i < servers->n; i++)
+        ps_server_stop(servers->all[i].server);
+    for (uint32_t i = 0; i < servers->n; i++) {
+        door_server_t *own = &servers->all[i];
+        assert_int_equal(pthread_join(own->thread, NULL), 0);
+        if (own->run != PSC_OK)
+            fail_msg("server %u: %s", (unsigned)i, own->error.message);
+        assert_int_equal(ps_server_close(own->server, false, false, &own->error), PSC_OK);
+        psp_transport_destroy(own->door);
+        psp_pool_destroy(own->pool);
+    }
+    test_scratch_destroy(servers->folder);
+    free(servers->addresses);
+    free(servers->all);
+    free(servers);
+}
+
+const char *door_servers_address(const door_servers_t *servers, uint32_t server)
+{
+    return psp_door_address(servers->all[server].door);
+}
+
+uint16_t door_servers_port(const door_servers_t *servers, uint32_t server)
+{
+    const char *colon = strrchr(door_servers_address(servers, server), ':');
+    return (uint16_t)strtoul(colon + 1, NULL, 10);
+}

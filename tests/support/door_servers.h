@@ -1,0 +1,33 @@
+/*
+ * Servers with doors on threads of the test: what embps-server --listen is, without its processes.
+ * Ends the test when it cannot work.
+ */
+#ifndef TESTS_SUPPORT_DOOR_SERVERS_H
+#define TESTS_SUPPORT_DOOR_SERVERS_H
+
+#include <stdint.h>
+
+typedef struct door_servers door_servers_t;
+
+typedef struct door_servers_options {
+    uint32_t n;        /* servers */
+    uint32_t n_guests; /* at a time */
+    uint64_t lease_us;
+    uint64_t cluster;
+    const char *instead_of_last; /* told as the address of the last server; NULL: its own */
+} door_servers_options_t;
+
+#define DOOR_SERVERS_DEFAULT                                                                       \
+    {                                                                                              \
+        .n = 1, .n_guests = 64, .lease_us = 60000000, .cluster = 0xd00d                            \
+    }
+
+door_servers_t *door_servers_start(const door_servers_options_t *options);
+/* Ends them as SIGTERM would. */
+void door_servers_stop(door_servers_t *servers);
+
+/* "127.0.0.1:PORT" of a server, and its port. Borrowed. */
+const char *door_servers_address(const door_servers_t *servers, uint32_t server);
+uint16_t door_servers_port(const door_servers_t *servers, uint32_t server);
+
+#endif

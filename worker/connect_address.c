@@ -1,0 +1,350 @@
+/*
+ * A client by address: one server is asked, and says who else there is.
+ *
+ * The first Hello goes over a connection of its own, because how many servers there are is not
+ * known before its answer; its session is ended at once. Then a transport to all of them is made
+ * and every server gets its Hello, which must all be of the run that answered first. The server
+ * that was asked keeps the address by which it was asked (a port that is forwarded, a name that
+ * only this side knows); those of the others are what it tells.
+ *
+ * Waiting is done here, on the caller's thread, since nothing is there yet to blame for silence:
+ * the transport tries again by itself and says why it fails. A server without a free seat is asked
+ * again until the time is over.
+ *
+ * The end: transport first; gRPC's own threads may hold the last buffers for a moment longer, so
+ * the pool waits for them, and is left alone if they never come or if this is a child after a
+ * fork.
+ */
+#include "common/alloc.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "proto/grpc/grpc_client.h"
+#include "worker/client_state.h"
+#include "worker/sized_options.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define POOL_KEEP_BYTES ((size_t)32 << 20)
+#define SCRATCH_BYTES ((size_t)1 << 20)
+#define UNHURRIED_US UINT64_C(5000000) /* for an answer, where servers must be there */
+#define TELL_US UINT64_C(1000000)
+#define LOOK_US UINT64_C(100000)
+#define AGAIN_US UINT64_C(200000) /* between two tries for a seat */
+#define GOODBYE_US UINT64_C(1000000)
+#define DRAIN_US UINT64_C(5000000)
+#define NAP_US UINT64_C(200)
+#define SIGNS_PER_LEASE 3u
+
+/* How long is waited, and who is told. */
+typedef struct patience {
+    const char *address;
+    embps_connect_options_t options;
+    uint64_t begin_us, end_us, told_us;
+} patience_t;
+
+/* What the first server said. */
+typedef struct cluster {
+    uint64_t id;
+    uint32_t n_servers;
+    char **addresses; /* [n_servers] */
+} cluster_t;
+
+typedef struct address_home {
+    psp_pool_t *pool;
+    psp_transport_t *transport;
+    pid_t process;
+} address_home_t;
+
+/* ---- waiting ---- */
+
+static void tell(patience_t *patience, uint64_t now_us, const char *why)
+{
+    char line[400];
+    if (patience->options.waiting == NULL || now_us - patience->told_us < TELL_US)
+        return;
+    patience->told_us = now_us;
+    (void)snprintf(line, sizeof line, "waiting for %.100s since %llu s%s%s", patience->address,
+                   (unsigned long long)((now_us - patience->begin_us) / 1000000),
+                   why[0] != '\0' ? ": " : "", why);
+    patience->options.waiting(patience->options.waiting_context, line);
+}
+
+/* Waits a while for a server. Errors: PEER_GONE, TIMEOUT: the time is over. */
+static psc_status_t wait_for(patience_t *patience, psp_transport_t *transport, uint32_t server,
+                             psc_error_t *error)
+{
+    const char *trouble = psp_grpc_client_trouble(transport, server);
+    const uint64_t now_us = psc_clock_us();
+    const bool over =
+        now_us >= patience->end_us || (patience->options.wait_ms == 0 && trouble[0] != '\0');
+    if (over && trouble[0] != '\0')
+        return psc_error_set(error, PSC_PEER_GONE, "server %u by way of %.100s is not there: %s",
+                             server, patience->address, trouble);
+    if (over)
+        return psc_error_set(
+            error, PSC_TIMEOUT, "server %u by way of %.100s did not answer within %llu ms", server,
+            patience->address, (unsigned long long)((now_us - patience->begin_us) / 1000));
+    tell(patience, now_us, trouble);
+    const uint64_t left_us = patience->end_us - now_us;
+    psp_transport_wait(transport, left_us < LOOK_US ? left_us : LOOK_US);
+    return PSC_OK;
+}
+
+/* ---- the first server ---- */
+
+static void forget_cluster(cluster_t *cluster)
+{
+    for (uint32_t s = 0; cluster->addresses != NULL && s < cluster->n_servers; s++)
+        psc_free(cluster->addresses[s]);
+    psc_free(cluster->addresses);
+    *cluster = (cluster_t){0};
+}
+
+/* Sends a message and waits for its answer, which it gives. */
+static psc_status_t exchange(patience_t *patience, psp_transport_t *transport,
+                             const psp_message_t *message, psp_buffer_t **reply_out,
+                             psc_error_t *error)
+{
+    psp_buffer_t *request, *reply = NULL;
+    psc_status_t st = psp_message_pack(transport->pool, message, &request, error);
+    if (st == PSC_OK)
+        st = psp_transport_send(transport, 0, request, error);
+    while (st == PSC_OK && (st = psp_transport_poll(transport, &reply, error)) == PSC_OK &&
+           reply == NULL)
+        st = wait_for(patience, transport, 0, error);
+    if (st == PSC_OK)
+        *reply_out = reply;
+    return st;
+}
+
+/* What the reply to the first Hello says. */
+static psc_status_t read_cluster(const patience_t *patience, const psp_hello_reply_t *reply,
+                                 cluster_t *cluster, psc_error_t *error)
+{
+    const uint64_t wanted = patience->options.cluster;
+    if (wanted != 0 && reply->cluster != wanted)
+        return psc_error_set(
+            error, PSC_MISMATCH, "%.100s is of run %016llx, but run %016llx is wanted",
+            patience->address, (unsigned long long)reply->cluster, (unsigned long long)wanted);
+    if (reply->cluster == 0 || reply->n_servers == 0 || reply->n_servers > PSC_MAX_SERVERS ||
+        reply->server >= reply->n_servers)
+        return psc_error_set(error, PSC_PROTOCOL, "%.100s says that it is server %u of %u of run 0",
+                             patience->address, reply->server, reply->n_servers);
+    if (reply->n_servers > 1 && reply->n_addresses != reply->n_servers)
+        return psc_error_set(error, PSC_UNSUPPORTED,
+                             "%.100s is one of %u servers, but does not say where the others "
+                             "listen: start all of them with --listen",
+                             patience->address, reply->n_servers);
+    cluster->id = reply->cluster;
+    cluster->n_servers = reply->n_servers;
+    cluster->addresses = psc_alloc_zeroed(reply->n_servers, sizeof(char *));
+    bool made = cluster->addresses != NULL;
+    for (uint32_t s = 0; made && s < reply->n_servers; s++) {
+        cluster->addresses[s] =
+            psc_strdup(s == reply->server ? patience->address : reply->addresses[s]);
+        made = cluster->addresses[s] != NULL;
+    }
+    return made ? PSC_OK : psc_error_set(error, PSC_NO_MEMORY, "no memory for addresses");
+}
+
+/* Over a transport to the first server alone. */
+static psc_status_t ask_over(patience_t *patience, psp_transport_t *transport,
+                             psp_scratch_t *scratch, cluster_t *cluster, psc_error_t *error)
+{
+    psp_message_t message = {.kind = PSP_HELLO,
+                             .request = {.protocol = PSP_PROTOCOL_VERSION, .request = 1}};
+    psp_message_t reply;
+    psp_buffer_t *buffer;
+    psc_status_t st = exchange(patience, transport, &message, &buffer, error);
+    if (st != PSC_OK)
+        return st;
+    st = psp_message_unpack(scratch, buffer->kind, buffer->data, buffer->size, &reply, error);
+    if (st == PSC_OK && reply.reply.error.code != PSC_OK)
+        st = psc_error_set(error, reply.reply.error.code, "%.100s: %s", patience->address,
+                           reply.reply.error.message);
+    if (st == PSC_OK) {
+        message.kind = PSP_GOODBYE;
+        message.request.cluster = reply.u.hello_reply.cluster;
+        message.request.map_epoch = reply.u.hello_reply.map_epoch;
+        message.request.session = reply.u.hello_reply.session;
+        st = read_cluster(patience, &reply.u.hello_reply, cluster, error);
+    }
+    psp_buffer_put(buffer);
+    if (message.kind == PSP_GOODBYE &&
+        psp_message_pack(transport->pool, &message, &buffer, NULL) == PSC_OK &&
+        psp_transport_send(transport, 0, buffer, NULL) == PSC_OK &&
+        psp_transport_flush(transport, GOODBYE_US, NULL) != PSC_OK)
+        return st; /* the lease ends the session */
+    return st;
+}
+
+static uint64_t jitter_seed(void)
+{
+    return psc_mix64(psc_clock_us() ^ (uint64_t)getpid() << 40);
+}
+
+static psc_status_t ask_first(patience_t *patience, psp_pool_t *pool, cluster_t *cluster,
+                              psc_error_t *error)
+{
+    const psp_grpc_client_options_t options = {
+        .addresses = &patience->address, .n_servers = 1, .pool = pool, .seed = jitter_seed()};
+    psp_transport_t *transport = NULL;
+    psp_scratch_t *scratch = NULL;
+    psc_status_t st = psp_grpc_client_create(&options, &transport, error);
+    if (st == PSC_OK)
+        st = psp_scratch_create(SCRATCH_BYTES, &scratch, error);
+    if (st == PSC_OK)
+        st = ask_over(patience, transport, scratch, cluster, error);
+    psp_scratch_destroy(scratch);
+    psp_transport_destroy(transport);
+    return st;
+}
+
+/* ---- all servers ---- */
+
+/* Hello to all, waiting for whom it takes. */
+static psc_status_t hello_all(patience_t *patience, embps_client_t *client, psc_error_t *error)
+{
+    psw_core_t *core = client->driver.core;
+    psw_request_t *request;
+    psc_status_t st = psw_core_hello(core, &request, error);
+    while (st == PSC_OK && !psw_request_done(request)) {
+        bool moved;
+        uint32_t missing = 0;
+        st = psw_driver_step(&client->driver, &moved, error);
+        while (missing + 1 < psw_core_n_servers(core) && psw_core_has_session(core, missing))
+            missing++;
+        if (st == PSC_OK && !moved)
+            st = wait_for(patience, client->driver.transport, missing, error);
+    }
+    return st == PSC_OK ? psw_client_finish(client, request, error) : st;
+}
+
+/* Signs of life, as often as the leases ask for. */
+static psc_status_t keep_sessions(embps_client_t *client, psc_error_t *error)
+{
+    const psw_core_t *core = client->driver.core;
+    psc_status_t st = PSC_OK;
+    for (uint32_t s = 0; st == PSC_OK && s < psw_core_n_servers(core); s++) {
+        const uint64_t period_us = psw_core_lease_ms(core, s) * UINT64_C(1000) / SIGNS_PER_LEASE;
+        psp_buffer_t *sign;
+        if (period_us == 0)
+            continue;
+        st = psw_core_sign_of_life(core, s, &sign, error);
+        if (st == PSC_OK)
+            st = psp_grpc_client_keep_session(client->driver.transport, sign, period_us, error);
+    }
+    return st;
+}
+
+static psc_status_t leave_address(void *context, bool orderly, psc_error_t *error)
+{
+    (void)orderly;
+    (void)error;
+    address_home_t *home = context;
+    psp_transport_destroy(home->transport);
+    if (getpid() == home->process) {
+        const uint64_t end_us = psc_clock_us() + DRAIN_US;
+        while (psp_pool_bytes_out(home->pool) != 0 && psc_clock_us() < end_us)
+            psc_clock_sleep_us(NAP_US);
+        if (psp_pool_bytes_out(home->pool) == 0)
+            psp_pool_destroy(home->pool);
+    }
+    psc_free(home);
+    return PSC_OK;
+}
+
+static psc_status_t make_client(patience_t *patience, const cluster_t *cluster,
+                                address_home_t *home, embps_client_t **client_out,
+                                psc_error_t *error)
+{
+    const psp_grpc_client_options_t options = {.addresses = (const char *const *)cluster->addresses,
+                                               .n_servers = cluster->n_servers,
+                                               .pool = home->pool,
+                                               .seed = jitter_seed()};
+    embps_client_t *client = NULL;
+    psc_status_t st = psp_grpc_client_create(&options, &home->transport, error);
+    if (st == PSC_OK)
+        st = psw_client_create(home->transport, home->pool, cluster->id, &client, error);
+    if (st == PSC_OK)
+        st = hello_all(patience, client, error);
+    if (st == PSC_OK)
+        st = keep_sessions(client, error);
+    if (st != PSC_OK && client != NULL) {
+        psc_error_t what = PSC_ERROR_INIT;
+        (void)psc_error_set(&what, st, "the connection failed");
+        psw_driver_leave(&client->driver, &what, (uint32_t)st, GOODBYE_US);
+        psw_client_destroy(client);
+    }
+    if (st == PSC_OK)
+        *client_out = client;
+    return st;
+}
+
+/* One attempt at it all. */
+static psc_status_t connect_once(patience_t *patience, embps_client_t **client_out,
+                                 psc_error_t *error)
+{
+    cluster_t cluster = {0};
+    address_home_t *home = psc_alloc_zeroed(1, sizeof *home);
+    if (home == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a client");
+    home->process = getpid();
+    psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &home->pool, error);
+    if (st != PSC_OK) {
+        psc_free(home);
+        return st;
+    }
+    st = ask_first(patience, home->pool, &cluster, error);
+    if (st == PSC_OK)
+        st = make_client(patience, &cluster, home, client_out, error);
+    forget_cluster(&cluster);
+    if (st != PSC_OK) {
+        psc_error_t ignored = PSC_ERROR_INIT;
+        return leave_address(home, false, &ignored) == PSC_OK ? st : ignored.code;
+    }
+    (*client_out)->home = (psw_home_t){.leave = leave_address, .context = home};
+    return PSC_OK;
+}
+
+static psc_status_t take_options(const embps_connect_options_t *options,
+                                 embps_connect_options_t *out, psc_error_t *error)
+{
+    *out = (embps_connect_options_t)EMBPS_CONNECT_OPTIONS_DEFAULT;
+    if (options == NULL)
+        return PSC_OK;
+    const psw_sized_t sized = {.what = "a connection",
+                               .begin_with = "EMBPS_CONNECT_OPTIONS_DEFAULT",
+                               .size = options->size,
+                               .least = sizeof *out};
+    return psw_sized_copy(&sized, options, out, sizeof *out, error);
+}
+
+int embps_connect(const char *address, const embps_connect_options_t *options,
+                  embps_client_t **client_out, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    patience_t patience = {.address = address, .begin_us = psc_clock_us()};
+    if (address == NULL || client_out == NULL) {
+        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
+                            "embps_connect needs an address and a place for the client");
+        return psw_error_export(&what, error);
+    }
+    psc_status_t st = psp_grpc_check_address(address, &what);
+    if (st == PSC_OK)
+        st = take_options(options, &patience.options, &what);
+    if (st != PSC_OK)
+        return psw_error_export(&what, error);
+    const uint64_t wait_us = patience.options.wait_ms * UINT64_C(1000);
+    patience.told_us = patience.begin_us;
+    patience.end_us = patience.begin_us + (wait_us != 0 ? wait_us : UNHURRIED_US);
+    do {
+        st = connect_once(&patience, client_out, &what);
+        if (st != PSC_BUSY || wait_us == 0)
+            break;
+        tell(&patience, psc_clock_us(), what.message);
+        psc_clock_sleep_us(AGAIN_US);
+    } while (psc_clock_us() < patience.end_us);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+}
