@@ -1,6 +1,8 @@
 /*
  * Reads /proc/PID/stat: "PID (NAME) STATE ...", where NAME may hold anything, so fields are counted
- * from the last parenthesis; STATE is the first behind it, the start time the twentieth.
+ * from the last parenthesis; STATE is the first behind it, the start time the twentieth, and the
+ * fiftieth how a process ended that its parent has not waited for yet, as waitpid tells it; 0 for
+ * who must not know.
  *
  * What cannot be told counts as living: who is taken for dead loses its work. A process whose start
  * is not known (no /proc here) is never seen to end. Threads: none of its own; no state.
@@ -12,12 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define STARTED_FIELD 20 /* behind the name, the state being 1 */
+#define ENDED_FIELD 50
+
+typedef struct found {
+    char state;
+    uint64_t started;
+    uint64_t ended; /* as waitpid tells it */
+} found_t;
 
 /* 0 and what it found, or errno. */
-static int read_stat(int32_t pid, char *state_out, uint64_t *started_out)
+static int read_stat(int32_t pid, found_t *found_out)
 {
     char path[64], text[1024];
     (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -40,42 +50,49 @@ static int read_stat(int32_t pid, char *state_out, uint64_t *started_out)
         if (*word == '\0')
             continue;
         if (++field == 1)
-            *state_out = *word;
-        if (field == STARTED_FIELD) {
-            *started_out = strtoull(word, NULL, 10);
-            return 0;
-        }
+            found_out->state = *word;
+        if (field == STARTED_FIELD)
+            found_out->started = strtoull(word, NULL, 10);
+        if (field == ENDED_FIELD)
+            found_out->ended = strtoull(word, NULL, 10);
     }
-    return EINVAL;
+    return field >= STARTED_FIELD ? 0 : EINVAL;
 }
 
 psc_process_id_t psc_process_self(void)
 {
     psc_process_id_t self = {.pid = (int32_t)getpid()};
-    char state;
+    found_t found = {0};
     if (gethostname(self.host, sizeof self.host) != 0)
         self.host[0] = '\0';
     self.host[sizeof self.host - 1] = '\0';
-    if (read_stat(self.pid, &state, &self.started) != 0)
-        self.started = 0;
+    if (read_stat(self.pid, &found) == 0)
+        self.started = found.started;
     return self;
 }
 
-psc_process_state_t psc_process_look(const psc_process_id_t *process)
+psc_process_state_t psc_process_look(const psc_process_id_t *process, int *signal_out)
 {
-    char host[sizeof process->host], state = 'R';
-    uint64_t started = 0;
-    if (process->started == 0 || gethostname(host, sizeof host) != 0)
+    char host[sizeof process->host];
+    found_t found = {.state = 'R'};
+    *signal_out = 0;
+    if (gethostname(host, sizeof host) != 0)
         return PSC_PROCESS_LIVES;
     host[sizeof host - 1] = '\0';
     if (strcmp(host, process->host) != 0)
+        return PSC_PROCESS_ELSEWHERE;
+    if (process->started == 0)
         return PSC_PROCESS_LIVES;
-    int failed = read_stat(process->pid, &state, &started);
+    int failed = read_stat(process->pid, &found);
     if (failed == ENOENT || failed == ESRCH)
         return PSC_PROCESS_GONE;
     if (failed != 0)
         return PSC_PROCESS_LIVES;
-    if (started != process->started || state == 'Z' || state == 'X')
+    if (found.started != process->started)
         return PSC_PROCESS_GONE;
-    return state == 'T' ? PSC_PROCESS_STOPPED : PSC_PROCESS_LIVES;
+    if (found.state == 'Z' || found.state == 'X') {
+        *signal_out = WTERMSIG((int)found.ended);
+        return PSC_PROCESS_GONE;
+    }
+    return found.state == 'T' ? PSC_PROCESS_STOPPED : PSC_PROCESS_LIVES;
 }

@@ -16,15 +16,17 @@ typedef struct psc_process_id {
 } psc_process_id_t;
 
 typedef enum psc_process_state {
-    PSC_PROCESS_LIVES, /* or is of another machine, or cannot be seen from here */
+    PSC_PROCESS_LIVES, /* or cannot be told */
     PSC_PROCESS_STOPPED,
-    PSC_PROCESS_GONE, /* or ended and not yet waited for by its parent */
+    PSC_PROCESS_GONE,      /* or ended and not yet waited for by its parent */
+    PSC_PROCESS_ELSEWHERE, /* of another machine: cannot be seen from here */
 } psc_process_state_t;
 
 /* This process. */
 psc_process_id_t psc_process_self(void);
 
-/* Some microseconds. Any thread. */
-psc_process_state_t psc_process_look(const psc_process_id_t *process);
+/* *signal_out: by which a process that is gone was ended, where that can be known; 0: not known, or
+ * by none. Some microseconds. Any thread. */
+psc_process_state_t psc_process_look(const psc_process_id_t *process, int *signal_out);
 
 #endif

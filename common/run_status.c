@@ -9,23 +9,34 @@
 #include "common/file.h"
 #include "common/log.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The path of a file of the folder; false: there is none (a path that is too long is logged). */
+static bool make_path(const char *name, char path[PATH_MAX])
+{
+    const char *folder = getenv(PSC_STATUS_DIR_VARIABLE);
+    if (folder == NULL || folder[0] == '\0')
+        return false;
+    int length = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    if (length >= 0 && length < PATH_MAX)
+        return true;
+    psc_log(PSC_LOG_WARN, "%s: path too long, no status record", PSC_STATUS_DIR_VARIABLE);
+    return false;
+}
 
 /* Writes a file of the folder, where there is one. */
 static void write_record(const char *name, const char *bytes, size_t size)
 {
-    const char *folder = getenv(PSC_STATUS_DIR_VARIABLE);
-    if (folder == NULL || folder[0] == '\0')
-        return;
     char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (length < 0 || (size_t)length >= sizeof path) {
-        psc_log(PSC_LOG_WARN, "%s: path too long, no status record", PSC_STATUS_DIR_VARIABLE);
+    if (!make_path(name, path))
         return;
-    }
     psc_error_t error = PSC_ERROR_INIT;
     if (psc_file_write(path, bytes, size, &error) != PSC_OK)
         psc_log(PSC_LOG_WARN, "no status record: %s", error.message);
@@ -34,6 +45,30 @@ static void write_record(const char *name, const char *bytes, size_t size)
 void psc_run_status_begin(void)
 {
     write_record("running", "\n", 1);
+}
+
+bool psc_run_status_ended(const char *role, int32_t rank, int *signal_out)
+{
+    char name[64], path[PATH_MAX], text[32] = "";
+    *signal_out = 0;
+    (void)snprintf(name, sizeof name, "ended-%s-%" PRId32, role, rank);
+    if (!make_path(name, path))
+        return false;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    if (read(file, text, sizeof text - 1) > 0) {
+        const long number = strtol(text, NULL, 10);
+        *signal_out = number > 0 && number < NSIG ? (int)number : 0;
+    }
+    (void)close(file);
+    return true;
+}
+
+bool psc_run_recovers_hosts(void)
+{
+    const char *value = getenv(PSC_RECOVERY_VARIABLE);
+    return value != NULL && strcmp(value, PSC_RECOVERY_HOSTS) == 0;
 }
 
 bool psc_run_recovers(void)

@@ -24,10 +24,18 @@ void psc_run_status_write(const char *role, int32_t rank, psc_status_t code, con
 /* Tells the script that all ranks have started: the file <dir>/running. A failure is logged. */
 void psc_run_status_begin(void);
 
+/* Whether the process of another rank has ended, as its host wrote into <dir>/ended-<role>-<rank>
+ * (on several hosts, see scripts/embps-run). *signal_out: by which; 0: by none. Some microseconds,
+ * or more where the folder is on another machine. Any thread. */
+bool psc_run_status_ended(const char *role, int32_t rank, int *signal_out);
+
 #define PSC_RECOVERY_VARIABLE "EMBPS_RECOVERY"
+#define PSC_RECOVERY_HOSTS "hosts" /* its value for a job on several hosts */
 
 /* Whether the other ranks of this job live on when one is lost: the script sets the environment
  * variable EMBPS_RECOVERY to something where mpirun lets them. */
 bool psc_run_recovers(void);
+/* The same, and the job may be on several hosts. */
+bool psc_run_recovers_hosts(void);
 
 #endif

@@ -9,8 +9,9 @@
  * agree on how they closed.
  *
  * Where the script that started the job lets it live on when a worker is lost, the server looks at
- * the workers' processes (those of this machine), and servers tell each other by notes; a job that
- * lost somebody ends without MPI_Finalize, which would wait for the lost.
+ * the workers' processes: those of this machine itself; of others it hears signs of life, and finds
+ * in the folder of the ranks' records what their host wrote when one ended. Servers tell each other
+ * by notes. A job that lost somebody ends without MPI_Finalize, which would wait for the lost.
  *
  * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR1, which mpirun passes on at once
  * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
@@ -19,6 +20,7 @@
  * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread.
  * Memory outside of --memory is kept small: two malloc arenas, freed memory goes back early.
  */
+#include "common/alloc.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/process.h"
@@ -44,6 +46,16 @@
 #define REPORT_WINDOW_US                                                                           \
     UINT64_C(300000) /* in which several servers may fail, e.g. of one full disk */
 #define ABORT_WAIT_US UINT64_C(10000000)
+#define HEAR_US UINT64_C(50000)
+#define RECORD_US UINT64_C(400000) /* between two looks for the record of a process */
+
+/* What is known of a worker's process without seeing it. */
+typedef struct remote {
+    uint64_t beats; /* signs of life so far */
+    uint64_t looked_us;
+    bool ended; /* its host says so */
+    int signal;
+} remote_t;
 
 typedef struct program {
     ps_server_arguments_t arguments;
@@ -52,11 +64,15 @@ typedef struct program {
     psp_transport_t *transport;
     ps_server_t *server;
     ps_surroundings_t surroundings;
+    remote_t *remotes; /* [n_workers] */
+    uint64_t heard_us; /* when signs of life were taken last */
 } program_t;
 
+/* Where the others live on, MPI_Abort ends this rank alone, and mpirun never notices its end. */
 static void abort_job(int exit_status)
 {
-    (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
+    if (!psc_run_recovers())
+        (void)MPI_Abort(MPI_COMM_WORLD, exit_status);
     _exit(exit_status);
 }
 
@@ -87,10 +103,41 @@ static void log_start(const program_t *program)
 
 /* ---- the workers' processes, and the other servers ---- */
 
-static psc_process_state_t look(void *context, uint32_t worker)
+/* Takes the signs of life that have come: from whoever, so that none stay. */
+static void hear_beats(program_t *program, uint64_t now_us)
 {
-    const program_t *program = context;
-    return psc_process_look(psp_mpi_job_worker_process(program->job, worker));
+    uint32_t from;
+    if (now_us - program->heard_us < HEAR_US)
+        return;
+    program->heard_us = now_us;
+    while (psp_mpi_job_take_beat(program->job, &from))
+        program->remotes[from].beats++;
+}
+
+/* What the parent of a worker's process wrote when it ended. */
+static bool has_ended(remote_t *remote, uint32_t worker, uint64_t now_us)
+{
+    if (!remote->ended && now_us - remote->looked_us >= RECORD_US) {
+        remote->looked_us = now_us;
+        remote->ended = psc_run_status_ended("worker", (int32_t)worker, &remote->signal);
+    }
+    return remote->ended;
+}
+
+static ps_sight_t look(void *context, uint32_t worker)
+{
+    program_t *program = context;
+    remote_t *remote = &program->remotes[worker];
+    ps_sight_t seen = {0};
+    const uint64_t now_us = psc_clock_us();
+    hear_beats(program, now_us);
+    seen.state = psc_process_look(psp_mpi_job_worker_process(program->job, worker), &seen.signal);
+    seen.beats = remote->beats;
+    if (seen.state == PSC_PROCESS_ELSEWHERE && has_ended(remote, worker, now_us))
+        seen.state = PSC_PROCESS_GONE;
+    if (seen.state == PSC_PROCESS_GONE && seen.signal == 0 && has_ended(remote, worker, now_us))
+        seen.signal = remote->signal;
+    return seen;
 }
 
 static void describe(void *context, uint32_t worker, char *text, size_t size)
@@ -122,13 +169,18 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
     psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &program->pool, error);
     if (st != PSC_OK)
         return st;
+    const uint32_t n_workers = psp_mpi_job_n_workers(program->job);
+    program->remotes = psc_alloc_zeroed(n_workers, sizeof *program->remotes);
+    if (program->remotes == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %" PRIu32 " workers",
+                             n_workers);
     ps_server_options_t options = {
         .data = program->arguments.data,
         .memory_bytes = program->arguments.memory_bytes,
         .cluster = psp_mpi_job_cluster(program->job),
         .rank = psp_mpi_job_rank(program->job),
         .n_servers = psp_mpi_job_n_servers(program->job),
-        .n_workers = psp_mpi_job_n_workers(program->job),
+        .n_workers = n_workers,
         .pool = program->pool,
         .direct = program->arguments.direct,
         /* Where mpirun ends a job that lost a rank there is nothing to watch for. */
@@ -148,6 +200,7 @@ static void close_rest(program_t *program)
 {
     psp_transport_destroy(program->transport);
     psp_pool_destroy(program->pool);
+    psc_free(program->remotes);
     psp_mpi_job_destroy(program->job);
 }
 

@@ -41,6 +41,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define BACKLOG_BYTES ((size_t)8 << 20) /* replies to one peer that have not left */
@@ -318,20 +319,25 @@ static uint64_t idle_us(const ps_server_t *server)
 
 /* ---- workers that are lost ---- */
 
-/* Fences a worker and tells the other servers. */
-static void declare_lost(ps_server_t *server, uint32_t worker, ps_why_t why)
+/* Fences a worker and tells the other servers. signal: as in ps_sight_t. */
+static void declare_lost(ps_server_t *server, uint32_t worker, ps_why_t why, int signal)
 {
     const ps_surroundings_t *around = server->options.surroundings;
-    ps_vote_t vote = {.worker = worker, .why = (uint32_t)why};
+    ps_vote_t vote = {.worker = worker, .why = (uint32_t)why, .signal = (int32_t)signal};
     ps_shard_fence(server->shard, worker, ps_why_text(why), &vote.loss);
     ps_watch_vote(server->watch, server->options.rank, &vote);
     around->tell_servers(around->context, &vote);
     if (why == PS_WHY_GONE)
         psp_transport_forget(server->transport, worker);
-    char process[128];
+    char process[128], by[64] = "";
     around->describe(around->context, worker, process, sizeof process);
+    if (signal != 0) {
+        const char *name = sigdescr_np(signal);
+        (void)snprintf(by, sizeof by, ", ended by signal %d (%s)", signal,
+                       name != NULL ? name : "unknown");
+    }
     psc_log(server->options.rank == 0 ? PSC_LOG_WARN : PSC_LOG_INFO,
-            "worker %" PRIu32 " (%s) is lost: %s", worker, process, ps_why_text(why));
+            "worker %" PRIu32 " (%s) is lost: %s%s", worker, process, ps_why_text(why), by);
 }
 
 /* All servers know that a worker is lost. */
@@ -364,15 +370,16 @@ static psc_status_t look_around(ps_server_t *server, bool *progress, psc_error_t
     uint32_t from;
     for (uint32_t w = 0; w < server->options.n_workers; w++) {
         ps_why_t why;
-        if (ps_shard_expects(server->shard, w) &&
-            ps_watch_see(server->watch, w, around->look(around->context, w), now_us, &why))
-            declare_lost(server, w, why);
+        if (!ps_shard_expects(server->shard, w))
+            continue;
+        const ps_sight_t seen = around->look(around->context, w);
+        if (ps_watch_see(server->watch, w, &seen, now_us, &why))
+            declare_lost(server, w, why, seen.signal);
     }
     while (around->hear_server(around->context, &vote, &from)) {
         if (vote.worker < server->options.n_workers &&
             !ps_watch_voted(server->watch, vote.worker, own))
-            declare_lost(server, vote.worker,
-                         vote.why == PS_WHY_GONE ? PS_WHY_GONE : PS_WHY_STOPPED);
+            declare_lost(server, vote.worker, (ps_why_t)vote.why, vote.signal);
         ps_watch_vote(server->watch, from, &vote);
     }
     psc_status_t st = PSC_OK;

@@ -14,7 +14,7 @@ typedef struct ps_server ps_server_t;
 /* What a server sees of the processes of its job. All on the owner's thread; none waits. */
 typedef struct ps_surroundings {
     void *context;
-    psc_process_state_t (*look)(void *context, uint32_t worker);
+    ps_sight_t (*look)(void *context, uint32_t worker);
     /* "host, process 123" of a worker, NUL-terminated. */
     void (*describe)(void *context, uint32_t worker, char *text, size_t size);
     void (*tell_servers)(void *context, const ps_vote_t *vote); /* all other servers */
@@ -30,7 +30,7 @@ typedef struct ps_server_options {
     ps_direct_t direct;
     const ps_surroundings_t *surroundings; /* borrowed; NULL: workers cannot be lost */
     ps_loss_rule_t on_loss;
-    uint64_t stopped_us; /* how long a worker may be stopped before it is lost; 0: for ever */
+    uint64_t stopped_us; /* a worker that is stopped, or silent, for so long is lost; 0: never */
     uint32_t n_guests;   /* how many may be here at a time; 0: none, and there must be workers */
     uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
     const char *const

@@ -56,7 +56,7 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_ON_WORKER_LOSS",
      .choices = loss_rule_names,
      .help = "What becomes of the clock that a lost worker had not ended, while the others go on "
-             "(in a job of embps-run on one machine). rollback: nothing of it counts, on no "
+             "(in a job of embps-run). rollback: nothing of it counts, on no "
              "server; pushes above staleness 0 are applied at once, and where such are of that "
              "clock, the job ends. continue: what has come counts. auto: rollback at staleness 0, "
              "continue above. The clocks that it had ended count on all servers."},
@@ -68,8 +68,10 @@ static const psc_option_t options[] = {
      .max = 1e6,
      .default_value = "10",
      .environment = "EMBPS_WORKER_TIMEOUT",
-     .help = "How long the process of a worker may stand still (SIGSTOP) until it is taken for "
-             "lost; should it go on later, it is refused. 0: for ever."},
+     .help =
+         "How long the process of a worker may stand still (SIGSTOP), or on another machine give "
+         "no sign of life, until it is taken for lost; should it go on later, it is refused. 0: "
+         "for ever."},
     {.name = "listen",
      .argument = "HOST:PORT",
      .type = PSC_OPTION_TEXT,

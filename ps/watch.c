@@ -14,9 +14,12 @@
 #include <inttypes.h>
 
 #define GONE_US UINT64_C(500000)
+#define LOOK_US UINT64_C(200000) /* of the time between two looks, what counts as silence */
 
 typedef struct watched {
     uint64_t gone_us, stopped_us; /* since when it was seen so; 0: it was not */
+    uint64_t beats, silent_us;    /* signs of life so far; how long no more have come */
+    uint64_t looked_us;
     ps_loss_t furthest;
     uint32_t n_votes;
     bool decided;
@@ -67,15 +70,30 @@ static bool lasts(bool so, uint64_t *since_us, uint64_t now_us, uint64_t limit_u
     return so && now_us - *since_us >= limit_us;
 }
 
-bool ps_watch_see(ps_watch_t *watch, uint32_t worker, psc_process_state_t seen, uint64_t now_us,
+/* Whether it has given no sign of life for as long as it may be stopped, though it used to. */
+static bool is_silent(const ps_watch_t *watch, watched_t *watched, const ps_sight_t *seen,
+                      uint64_t now_us)
+{
+    const uint64_t passed_us = now_us - watched->looked_us;
+    watched->looked_us = now_us;
+    if (seen->state != PSC_PROCESS_ELSEWHERE || seen->beats != watched->beats || seen->beats == 0)
+        watched->silent_us = 0;
+    else
+        watched->silent_us += passed_us < LOOK_US ? passed_us : LOOK_US;
+    watched->beats = seen->beats;
+    return watch->stopped_us != 0 && watched->silent_us >= watch->stopped_us;
+}
+
+bool ps_watch_see(ps_watch_t *watch, uint32_t worker, const ps_sight_t *seen, uint64_t now_us,
                   ps_why_t *why_out)
 {
     watched_t *watched = &watch->workers[worker];
-    bool gone = lasts(seen == PSC_PROCESS_GONE, &watched->gone_us, now_us, GONE_US);
+    bool gone = lasts(seen->state == PSC_PROCESS_GONE, &watched->gone_us, now_us, GONE_US);
     bool stopped =
-        lasts(seen == PSC_PROCESS_STOPPED, &watched->stopped_us, now_us, watch->stopped_us);
-    *why_out = gone ? PS_WHY_GONE : PS_WHY_STOPPED;
-    return gone || (stopped && watch->stopped_us != 0);
+        lasts(seen->state == PSC_PROCESS_STOPPED, &watched->stopped_us, now_us, watch->stopped_us);
+    bool silent = is_silent(watch, watched, seen, now_us);
+    *why_out = gone ? PS_WHY_GONE : silent ? PS_WHY_SILENT : PS_WHY_STOPPED;
+    return gone || silent || (stopped && watch->stopped_us != 0);
 }
 
 void ps_watch_vote(ps_watch_t *watch, uint32_t server, const ps_vote_t *vote)
@@ -109,5 +127,13 @@ bool ps_watch_decided(ps_watch_t *watch, uint32_t worker, ps_loss_t *loss_out)
 
 const char *ps_why_text(ps_why_t why)
 {
-    return why == PS_WHY_GONE ? "its process is gone" : "its process stood still for too long";
+    switch (why) {
+    case PS_WHY_GONE:
+        return "its process is gone";
+    case PS_WHY_SILENT:
+        return "its process gave no sign of life for too long";
+    case PS_WHY_STOPPED:
+        break;
+    }
+    return "its process stood still for too long";
 }

@@ -18,7 +18,7 @@
  * speaks, unless another did before. Notices are never waited for: who gets one may be in no state
  * to take it.
  *
- * One thread calls all of this.
+ * One thread calls all of this; signs of life (mpi_beat.c) alone may have one of their own.
  */
 #include "proto/mpi/mpi_job_internal.h"
 
@@ -185,6 +185,8 @@ psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_j
     if (st == PSC_OK)
         st = learn_processes(job, size, error);
     if (st == PSC_OK)
+        st = psp_mpi_beats_create(job, error);
+    if (st == PSC_OK)
         st = make_cluster_id(job->all, rank, &job->cluster, error);
     if (st == PSC_OK)
         st = check_roles(job, error);
@@ -202,6 +204,7 @@ void psp_mpi_job_destroy(psp_mpi_job_t *job)
         return;
     int finalized = 0;
     (void)MPI_Finalized(&finalized);
+    psp_mpi_beats_destroy(job, finalized != 0);
     MPI_Comm *comms[] = {&job->messages, &job->own, &job->all};
     for (size_t i = 0; !finalized && i < sizeof comms / sizeof comms[0]; i++) {
         if (*comms[i] != MPI_COMM_NULL)

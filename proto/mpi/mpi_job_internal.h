@@ -20,7 +20,13 @@ struct psp_mpi_job {
     uint64_t cluster;
     psc_process_id_t *processes; /* by rank in `all` */
     struct psp_mpi_note *notes;  /* that were sent: MPI may still read them */
+    MPI_Request *beats;          /* [servers] signs of life on their way (mpi_beat.c) */
 };
+
+/* Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psp_mpi_beats_create(psp_mpi_job_t *job, psc_error_t *error);
+/* finalized: MPI has ended. Also for a job that has none. */
+void psp_mpi_beats_destroy(psp_mpi_job_t *job, bool finalized);
 
 /* Fills error with MPI's text for rc, what being under way: the border where MPI's errors end. */
 psc_status_t psp_mpi_error(int rc, const char *what, psc_error_t *error);

@@ -44,6 +44,15 @@ void psp_mpi_job_send_note(psp_mpi_job_t *job, const void *bytes, size_t size);
  * one's role. */
 bool psp_mpi_job_take_note(psp_mpi_job_t *job, void *bytes_out, size_t size, uint32_t *rank_out);
 
+/* Whether workers of this job can give signs of life from a thread, and whether servers need them:
+ * MPI has MPI_THREAD_MULTIPLE, and the job's ranks are on several machines. */
+bool psp_mpi_job_can_beat(const psp_mpi_job_t *job);
+/* Of a worker: a sign of life to all servers; does not wait. Any thread, but one at a time; another
+ * may use the job meanwhile. */
+void psp_mpi_job_beat(psp_mpi_job_t *job);
+/* At a server: takes the next sign of life, if one is there; false: none. *worker_out: whose. */
+bool psp_mpi_job_take_beat(psp_mpi_job_t *job, uint32_t *worker_out);
+
 /*
  * Collective over one's role: every rank passes its own error (PSC_OK: none) and gets the one of
  * the lowest failing rank, so that all stop for the same reason and one reports it.

@@ -122,6 +122,10 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect_local_many(const embps_local_option
  * What: this rank as a worker of an mpirun job that has embps-server ranks in the same
  * communicator.
  * comm: address of an MPI_Comm (normally MPI_COMM_WORLD); MPI is initialised by the caller.
+ * Threads: in a job of embps-run on several hosts, if MPI_Init_thread gave MPI_THREAD_MULTIPLE, the
+ * client gives servers of other hosts signs of life from a thread of its own, so that they notice
+ * when this process stands still or its host is gone, and do not while it computes for long.
+ * Without that they only notice that the process has ended.
  * Collective: over comm, together with the servers.
  * Errors: INVALID_ARGUMENT (no server in comm), MISMATCH, PEER_GONE, and what a server could not do
  * at its start (UNCLEAN, IN_USE, IO).

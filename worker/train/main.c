@@ -8,6 +8,7 @@
  */
 #include "common/log.h"
 #include "common/process.h"
+#include "common/run_status.h"
 #include "worker/train/run.h"
 
 #include <mpi.h>
@@ -18,7 +19,8 @@
 
 static void abort_job(int status)
 {
-    (void)MPI_Abort(MPI_COMM_WORLD, status);
+    if (!psc_run_recovers()) /* else it ends this rank alone, and mpirun never notices its end */
+        (void)MPI_Abort(MPI_COMM_WORLD, status);
     _Exit(status);
 }
 
@@ -85,7 +87,9 @@ static int run_rank(int argc, char *argv[], const psw_train_options_t *options, 
                     psc_error_t *failed)
 {
     int provided;
-    if (MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    /* Threads for the client's signs of life alone, where they are needed: each call costs more. */
+    const int wanted = psc_run_recovers_hosts() ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
+    if (MPI_Init_thread(&argc, &argv, wanted, &provided) != MPI_SUCCESS) {
         psc_log(PSC_LOG_ERROR, "MPI cannot be initialised; without mpirun use --local");
         return PSC_INTERNAL;
     }

@@ -11,14 +11,23 @@
 
 static void expect_soon(const psc_process_id_t *process, psc_process_state_t state)
 {
+    int number;
     uint64_t until_us = psc_clock_us() + 10000000;
-    while (psc_process_look(process) != state) {
+    while (psc_process_look(process, &number) != state) {
         assert_true(psc_clock_us() < until_us);
         psc_clock_sleep_us(1000);
     }
+    assert_int_equal(number, state == PSC_PROCESS_GONE ? SIGKILL : 0);
 }
 
-static void a_child_is_seen_to_stop_to_go_on_and_to_end(void **unused)
+static void expect_now(const psc_process_id_t *process, psc_process_state_t state)
+{
+    int number = -1;
+    assert_int_equal(psc_process_look(process, &number), state);
+    assert_int_equal(number, 0);
+}
+
+static void a_child_is_seen_to_stop_to_go_on_and_to_end_by_a_signal(void **unused)
 {
     (void)unused;
     int ends[2];
@@ -35,7 +44,7 @@ static void a_child_is_seen_to_stop_to_go_on_and_to_end(void **unused)
     }
     assert_int_equal(read(ends[0], &child, sizeof child), sizeof child);
     assert_int_equal(child.pid, pid);
-    assert_int_equal(psc_process_look(&child), PSC_PROCESS_LIVES);
+    expect_now(&child, PSC_PROCESS_LIVES);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     expect_soon(&child, PSC_PROCESS_STOPPED);
     assert_int_equal(kill(pid, SIGCONT), 0);
@@ -43,31 +52,31 @@ static void a_child_is_seen_to_stop_to_go_on_and_to_end(void **unused)
     assert_int_equal(kill(pid, SIGKILL), 0);
     expect_soon(&child, PSC_PROCESS_GONE);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    assert_int_equal(psc_process_look(&child), PSC_PROCESS_GONE);
+    expect_now(&child, PSC_PROCESS_GONE);
     assert_int_equal(close(ends[0]) + close(ends[1]), 0);
 }
 
-static void what_is_not_of_this_machine_or_not_known_lives(void **unused)
+static void who_is_of_another_machine_is_elsewhere_and_who_is_not_known_lives(void **unused)
 {
     (void)unused;
     psc_process_id_t self = psc_process_self();
     assert_int_equal(self.pid, getpid());
     assert_true(self.started != 0);
-    assert_int_equal(psc_process_look(&self), PSC_PROCESS_LIVES);
+    expect_now(&self, PSC_PROCESS_LIVES);
     self.started++; /* another one had this number */
-    assert_int_equal(psc_process_look(&self), PSC_PROCESS_GONE);
+    expect_now(&self, PSC_PROCESS_GONE);
     self.host[0] ^= 1;
-    assert_int_equal(psc_process_look(&self), PSC_PROCESS_LIVES);
+    expect_now(&self, PSC_PROCESS_ELSEWHERE);
     self.host[0] ^= 1;
     self.started = 0;
-    assert_int_equal(psc_process_look(&self), PSC_PROCESS_LIVES);
+    expect_now(&self, PSC_PROCESS_LIVES);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_child_is_seen_to_stop_to_go_on_and_to_end),
-        cmocka_unit_test(what_is_not_of_this_machine_or_not_known_lives),
+        cmocka_unit_test(a_child_is_seen_to_stop_to_go_on_and_to_end_by_a_signal),
+        cmocka_unit_test(who_is_of_another_machine_is_elsewhere_and_who_is_not_known_lives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

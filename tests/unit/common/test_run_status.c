@@ -83,7 +83,36 @@ static void a_job_that_began_is_marked_and_may_be_one_that_recovers(void **state
     assert_false(psc_run_recovers());
     assert_int_equal(setenv(PSC_RECOVERY_VARIABLE, "1", 1), 0);
     assert_true(psc_run_recovers());
+    assert_false(psc_run_recovers_hosts());
+    assert_int_equal(setenv(PSC_RECOVERY_VARIABLE, PSC_RECOVERY_HOSTS, 1), 0);
+    assert_true(psc_run_recovers());
+    assert_true(psc_run_recovers_hosts());
     assert_int_equal(unsetenv(PSC_RECOVERY_VARIABLE), 0);
+}
+
+static void write_end(const char *folder, const char *name, const char *text)
+{
+    char path[PATH_SIZE];
+    test_path(path, sizeof path, folder, name);
+    assert_int_equal(psc_file_write(path, text, strlen(text), NULL), PSC_OK);
+}
+
+static void the_end_of_another_rank_is_known_by_its_host(void **state)
+{
+    int number = -1;
+    assert_false(psc_run_status_ended("worker", 2, &number));
+    assert_int_equal(number, 0);
+    write_end(*state, "ended-worker-2", "9\n");
+    write_end(*state, "ended-server-0", "0\n");
+    write_end(*state, "ended-server-1", "");
+    write_end(*state, "ended-server-2", "99999999999999999999\n");
+    assert_true(psc_run_status_ended("worker", 2, &number));
+    assert_int_equal(number, 9);
+    for (int32_t rank = 0; rank < 3; rank++) {
+        assert_true(psc_run_status_ended("server", rank, &number));
+        assert_int_equal(number, 0);
+    }
+    assert_false(psc_run_status_ended("worker", 0, &number));
 }
 
 static void without_the_variable_nothing_is_written(void **state)
@@ -93,6 +122,9 @@ static void without_the_variable_nothing_is_written(void **state)
     assert_int_equal(setenv(PSC_STATUS_DIR_VARIABLE, "", 1), 0);
     psc_run_status_write("worker", 1, PSC_IO, "x");
     assert_int_equal(test_count_entries(*state), 0);
+    write_end(*state, "ended-worker-1", "9\n");
+    int number;
+    assert_false(psc_run_status_ended("worker", 1, &number));
 }
 
 static void a_folder_that_is_missing_is_survived(void **state)
@@ -117,6 +149,7 @@ int main(void)
         IN_FOLDER(the_last_record_counts),
         IN_FOLDER(a_message_stays_one_line_of_bounded_length),
         IN_FOLDER(a_job_that_began_is_marked_and_may_be_one_that_recovers),
+        IN_FOLDER(the_end_of_another_rank_is_known_by_its_host),
         IN_FOLDER(without_the_variable_nothing_is_written),
         IN_FOLDER(a_folder_that_is_missing_is_survived),
     };
