@@ -71,8 +71,9 @@ finish_job 30
 expect_no_output "stopped" stopped
 echo "ok: a signal"
 
-# A host without its link. mpirun probes its machines; the times of embps-run are for real networks.
+# A host with a server loses its link, and every lost rank is to end the job at once. mpirun probes its machines; the times of embps-run are for real networks.
 export OMPI_MCA_oob_tcp_keepalive_time=2 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+run_options+=(--end-on-loss)
 start_holding run log "$dir/data-link" 16M 1000 "$dir/hold" 13
 await 60 holding hold || { failed "the job does not come up"; cat log; }
 "$TESTNET" link node2 down
