@@ -18,12 +18,12 @@ TEXT = python_tests.ROOT / "README.md"
 
 
 class Example(python_tests.Case):
-    def train(self, checkpoint):
+    def train(self, checkpoint, *more):
         environment = {**os.environ, "PYTHONPATH": str(python_tests.ROOT / "worker" / "python"),
                        "OMP_NUM_THREADS": "1"}
         arguments = [sys.executable, EXAMPLE, "--text", TEXT, "--checkpoint", checkpoint,
                      "--data", self.folder, "--optimizer", "sgd", "--table-rate", "0.5", "--steps", "60",
-                     "--save-every", "20", "--vocabulary", "300", "--dim", "16", "--memory", "16M"]
+                     "--save-every", "20", "--vocabulary", "300", "--dim", "16", "--memory", "16M", *more]
         process = self.start(arguments, env=environment, text=True, stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
         return process
@@ -47,6 +47,20 @@ class Example(python_tests.Case):
         self.assertEqual(process.returncode, 0)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
         self.assertEqual(whole[-len(resumed) + 1:-1], resumed[1:-1])
+
+    def test_rows_on_servers_outlive_a_killed_run(self):
+        address = self.serve()
+        process = self.train(self.folder / "served.pt", "--connect", address)
+        first = process.stdout.readline()
+        self.assertRegex(first, "^step 20 loss ")
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process = self.train(self.folder / "served.pt", "--connect", address, "--steps", "80")
+        resumed = process.communicate()[0].splitlines()
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
+        losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", "\n".join([first, *resumed]))]
+        self.assertLess(losses[-1], losses[0])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,6 +69,7 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="embps-test."))
         self.addCleanup(shutil.rmtree, self.folder)
+        self.processes = []
 
     def connect(self):
         embps = importlib.import_module("embps")
@@ -78,6 +80,17 @@ class Case(unittest.TestCase):
     def start(self, command, **options):
         """A process that ends with the test at the latest."""
         process = subprocess.Popen([str(word) for word in command], **options)
+        self.processes.append(process)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
+
+    def serve(self):
+        """The address of a server of its own process, with workers from outside alone."""
+        port_file = self.folder / "port"
+        process = self.start([BUILD / "embps-server", "--data", self.folder / "served", "--memory", "32M",
+                              "--listen", "127.0.0.1:0", "--port-file", port_file])
+        while not port_file.exists() or not port_file.read_text(encoding="ascii").endswith("\n"):
+            self.assertIsNone(process.poll(), "the server ended")
+            time.sleep(0.01)
+        return port_file.read_text(encoding="ascii").split()[-1]

@@ -16,7 +16,7 @@ import math
 import os
 import re
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_bool, c_uint64, c_void_p, sizeof
 from types import TracebackType
 from typing import Any, Union
@@ -371,6 +371,12 @@ class Client:
             return int(library.lib.embps_worker_count(client))
 
     @property
+    def cluster(self) -> int:
+        """The number of the run: the same at all its servers, and never again."""
+        with self._session.use() as client:
+            return int(library.lib.embps_cluster(client))
+
+    @property
     def server_count(self) -> int:
         with self._session.use() as client:
             return int(library.lib.embps_server_count(client))
@@ -402,26 +408,43 @@ def _close_quietly(session: Session) -> None:
         pass  # nobody is left to be told; close() tells
 
 
-def connect(address: str, *, memory: int | str = "256M", timeout: float | None = 60.0) -> Client:
+def connect(address: str, *, memory: int | str = "256M", timeout: float | None = 60.0, wait: float = 10.0,
+            cluster: int = 0, waiting: Callable[[str], None] | None = None) -> Client:
     """A client.
 
-    address: "local:DIR" is a whole server within this process, with its data in DIR, which must not
-    hold tables of another run. memory: what that server takes for rows, at least 8M.
-    timeout: as set_timeout, in seconds.
+    address: that of a server that listens (embps-server --listen), "HOST:PORT", "[IPV6]:PORT" or
+    "unix:PATH"; it tells where the others are. Or "local:DIR": a whole server within this process, with
+    its data in DIR, which must not hold tables of another run.
 
-    Raises Unclean, InUse, StorageError, NoMemory, InvalidArgument.
+    timeout: as set_timeout, in seconds. By address: wait, how long servers may take until they are
+    there, in seconds; cluster, the run that it must be (Client.cluster), 0: any; waiting, called about
+    once a second with a line about whom connect waits for. Local: memory, what that server takes for
+    rows, at least 8M.
+
+    Raises PeerGone (nobody answers there), Timeout, Mismatch (another run), Busy, Unsupported; local:
+    Unclean, InUse, StorageError; NoMemory, InvalidArgument.
     """
-    client, = connect_many(address, 1, memory=memory)
+    if _text("address", address).startswith(b"local:"):
+        client, = connect_many(address, 1, memory=memory)
+    else:
+        options = library.ConnectOptions(sizeof(library.ConnectOptions), _milliseconds("wait", wait or None),
+                                         _number("cluster", cluster, _U64))
+        if waiting is not None:
+            options.waiting = library.WaitingFn(lambda _context, line: waiting(line.decode()))
+        handle = c_void_p()
+        library.call("embps_connect", address.encode(), byref(options), byref(handle))
+        client = Client(Session(handle))
     client.set_timeout(timeout)
     return client
 
 
 def connect_many(address: str, n: int, *, memory: int | str = "256M") -> list[Client]:
-    """n clients, one for each of n threads, to one server in this process: the workers 0 to n - 1 of a
-    job, with clocks and barriers in common. Each must be closed; the last close ends the server."""
+    """n clients, one for each of n threads, to one server in this process ("local:DIR"): the workers 0 to
+    n - 1 of a job, with clocks and barriers in common. Each must be closed; the last close ends the
+    server."""
     kind, _, rest = _text("address", address).partition(b":")
     if kind != b"local" or not rest:
-        raise InvalidArgument(f"address: {address!r}; this library connects to \"local:DIR\"")
+        raise InvalidArgument(f"address: {address!r} is not \"local:DIR\"")
     count = _number("n", n, _U32)
     options = library.LocalOptions(os.path.expanduser(rest), _bytes("memory", memory), count)
     handles = (c_void_p * max(1, count))()

@@ -33,6 +33,14 @@ class LocalOptions(Structure):
     _fields_ = [("data", c_char_p), ("memory_bytes", c_uint64), ("n_workers", c_uint32)]
 
 
+WaitingFn = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class ConnectOptions(Structure):
+    _fields_ = [("size", c_size_t), ("wait_ms", c_uint32), ("cluster", c_uint64), ("waiting", WaitingFn),
+                ("waiting_context", c_void_p)]
+
+
 class TableOptions(Structure):
     _fields_ = [
         ("size", c_size_t), ("dim", c_uint32),
@@ -61,6 +69,8 @@ _HANDLE_OUT = POINTER(c_void_p)
 _CALLS = {
     "embps_version": (c_char_p, []),
     "embps_connect_local_many": (c_int, [POINTER(LocalOptions), _HANDLE_OUT, _ERROR]),
+    "embps_connect": (c_int, [c_char_p, POINTER(ConnectOptions), _HANDLE_OUT, _ERROR]),
+    "embps_cluster": (c_uint64, [c_void_p]),
     "embps_close": (c_int, [c_void_p, _ERROR]),
     "embps_worker_rank": (c_uint32, [c_void_p]),
     "embps_worker_count": (c_uint32, [c_void_p]),

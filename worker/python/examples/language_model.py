@@ -7,15 +7,18 @@
 The text is words and punctuation; a name with .u16.bin is raw little-endian 16-bit token ids instead.
 Files that end in .xz are unpacked. The commonest --vocabulary tokens are kept, the others are one.
 
-Every --save-every steps a checkpoint is written: layers, optimizers and vocabulary, and with them the
-rows of the table, which is in this process ("local:") and ends with it. When the program is killed and
-started again it goes on from there. Which words come when depends on seed and step alone, so with
+Every --save-every steps a checkpoint is written, and when the program is killed and started again it goes
+on from there. Which words come when depends on seed and step alone.
+
+Without --connect the table is in this process and ends with it; its rows are in the checkpoint. With
 --optimizer sgd a run that was interrupted has the losses of one that was not, to the last bit; what other
-optimizers keep beside the rows begins anew.
+optimizers keep beside the rows begins anew. With --connect the rows stay where the servers keep them, and
+the checkpoint names their table: after a kill they are up to --save-every steps ahead of the layers.
 """
 
 import argparse
 import collections
+import contextlib
 import lzma
 import math
 import os
@@ -35,6 +38,7 @@ def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=pathlib.Path, required=True)
     parser.add_argument("--checkpoint", type=pathlib.Path, required=True, help="written; read when it is there")
+    parser.add_argument("--connect", metavar="ADDRESS", help="of a server that listens (default: none)")
     parser.add_argument("--data", help="folder for the table while this runs (default: a temporary one)")
     parser.add_argument("--memory", default="256M", help="of it, for rows (default %(default)s)")
     parser.add_argument("--optimizer", default="adagrad", help="of the table (default %(default)s)")
@@ -139,7 +143,7 @@ def train(arguments, client):
         for part in optimizers + schedulers:
             part.step()
         if (step + 1) % arguments.save_every == 0 or step + 1 == arguments.steps:
-            with embps.torch.dense_rows(model):
+            with contextlib.nullcontext() if arguments.connect else embps.torch.dense_rows(model):
                 save(arguments.checkpoint,
                      {"step": step + 1, "vocabulary": vocabulary, "model": model.state_dict(),
                       "parts": [part.state_dict() for part in optimizers + schedulers]})
@@ -161,7 +165,7 @@ def write(model, vocabulary, start, n):
 def main():
     arguments = options()
     with tempfile.TemporaryDirectory(prefix="embps-", dir=arguments.data) as folder:
-        with embps.connect(f"local:{folder}/tables", memory=arguments.memory) as client:
+        with embps.connect(arguments.connect or f"local:{folder}/tables", memory=arguments.memory) as client:
             model, vocabulary, ids = train(arguments, client)
             print(write(model, vocabulary, ids[:arguments.context], 30))
 

@@ -44,6 +44,7 @@ class Declarations(python_tests.Case):
     def test_structs_are_those_of_the_header(self):
         for name, struct in (("embps_error_t", library.ErrorStruct),
                              ("embps_local_options_t", library.LocalOptions),
+                             ("embps_connect_options_t", library.ConnectOptions),
                              ("embps_table_options_t", library.TableOptions)):
             ours = [ctypes.sizeof(struct)] + [getattr(struct, field).offset for field, _ in struct._fields_]
             self.assertEqual(ours, self.c_layout(name, struct), name)
@@ -257,7 +258,8 @@ class Clients(python_tests.Case):
             embps.connect(f"local:{self.folder / 'data'}")
 
     def test_addresses_and_sizes_that_cannot_be_are_refused(self):
-        for address in ("local:", "nowhere", "", None, b"local:x", "local:a\0b"):
+        for address in ("local:", "nowhere", "", "host:port", "host:", ":1", "1.2.3.4:65536", None, b"local:x",
+                        "local:a\0b"):
             self.assertRaises(embps.InvalidArgument, embps.connect, address)
         address = f"local:{self.folder / 'data'}"
         for memory in ("", "1.5G", "1M", -1, 1.0, True, "99999999999T"):

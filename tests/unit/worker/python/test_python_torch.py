@@ -380,7 +380,8 @@ class State(Case):
         state = model.state_dict()
         self.assertEqual(set(state), {"embedding._extra_state", "out.weight", "out.bias"})
         self.assertEqual(state["embedding._extra_state"],
-                         {"table": "table 1", "dim": DIM, "num_embeddings": WORDS})
+                         {"cluster": self.client.cluster, "table": "table 1", "dim": DIM,
+                          "num_embeddings": WORDS})
         model.load_state_dict(state)
         with embps.torch.dense_rows(model):
             dense = model.state_dict()

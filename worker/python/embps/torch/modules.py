@@ -155,8 +155,9 @@ class _TableModule(torch.nn.Module):
         return module
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Which table it is."""
-        return {"table": self.table.name, "dim": self.table.dim, "num_embeddings": self.num_embeddings}
+        """Which table of which run of servers it is."""
+        return {"cluster": self.table.client.cluster, "table": self.table.name, "dim": self.table.dim,
+                "num_embeddings": self.num_embeddings}
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
