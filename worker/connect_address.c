@@ -64,7 +64,7 @@ static void tell(patience_t *patience, uint64_t now_us, const char *why)
     if (patience->options.waiting == NULL || now_us - patience->told_us < TELL_US)
         return;
     patience->told_us = now_us;
-    (void)snprintf(line, sizeof line, "waiting for %.100s since %llu s%s%s", patience->address,
+    (void)snprintf(line, sizeof line, "waiting for %.100s since %llu s%s%.240s", patience->address,
                    (unsigned long long)((now_us - patience->begin_us) / 1000000),
                    why[0] != '\0' ? ": " : "", why);
     patience->options.waiting(patience->options.waiting_context, line);
