@@ -60,6 +60,14 @@ static const psp_kind_info_t kinds[] = {
                      &embps__v1__touches_request__descriptor,
                      {{15, 8}}},
     [PSP_TOUCHES_REPLY] = {"touches reply", 0, &embps__v1__touches_reply__descriptor, {{0}}},
+    [PSP_FIND_TABLE] = {"find table",
+                        PSP_FIND_TABLE_REPLY,
+                        &embps__v1__find_table_request__descriptor,
+                        {{0}}},
+    [PSP_FIND_TABLE_REPLY] = {"find table reply",
+                              0,
+                              &embps__v1__find_table_reply__descriptor,
+                              {{0}}},
 };
 
 const psp_kind_info_t *psp_kind_info(uint32_t kind)

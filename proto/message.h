@@ -52,8 +52,10 @@ typedef enum psp_kind {
     PSP_ATTACH_REPLY = 20,
     PSP_TOUCHES = 21,
     PSP_TOUCHES_REPLY = 22,
+    PSP_FIND_TABLE = 23,
+    PSP_FIND_TABLE_REPLY = 24,
 } psp_kind_t;
-#define PSP_KIND_LAST PSP_TOUCHES_REPLY
+#define PSP_KIND_LAST PSP_FIND_TABLE_REPLY
 
 typedef enum psp_push_kind {
     PSP_PUSH_GRADIENT = 0,
@@ -292,6 +294,17 @@ typedef struct psp_touches {
     const uint8_t *ids; /* n little-endian uint64, unaligned */
 } psp_touches_t;
 
+typedef struct psp_find_table {
+    char name[PSP_NAME_MAX + 1]; /* "": by number */
+    uint32_t after;
+} psp_find_table_t;
+
+typedef struct psp_find_table_reply {
+    bool found;
+    psp_open_table_t options; /* where found */
+    uint64_t rows_created;
+} psp_find_table_reply_t;
+
 /* One unpacked message. Of the headers only the one that fits the kind is set. */
 typedef struct psp_message {
     psp_kind_t kind;
@@ -316,6 +329,8 @@ typedef struct psp_message {
         psp_attach_t attach;
         psp_attach_reply_t attach_reply;
         psp_touches_t touches;
+        psp_find_table_t find_table;
+        psp_find_table_reply_t find_table_reply;
     } u;
 } psp_message_t;
 

@@ -351,10 +351,10 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
     return pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);
 }
 
-static psc_status_t pack_open_table(psp_pool_t *pool, const psp_message_t *message,
-                                    psp_buffer_t **buffer_out, psc_error_t *error)
+/* A table's options, without a header. *to borrows from. */
+static psc_status_t fill_open_table(const psp_open_table_t *from, Embps__V1__OpenTableRequest *to,
+                                    psc_error_t *error)
 {
-    const psp_open_table_t *from = &message->u.open_table;
     psc_status_t st = check_dim(PSP_OPEN_TABLE, from->dim, error);
     if (st == PSC_OK)
         st = check_name("a table", from->name, sizeof from->name, error);
@@ -371,24 +371,66 @@ static psc_status_t pack_open_table(psp_pool_t *pool, const psp_message_t *messa
         (uint32_t)from->state_precision >= PSP_PRECISIONS)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "table %s: an unknown precision",
                              from->name);
-    Embps__V1__RequestHeader head = request_header(&message->request);
-    Embps__V1__OpenTableRequest to = EMBPS__V1__OPEN_TABLE_REQUEST__INIT;
-    to.header = &head;
-    to.name = (char *)from->name;
-    to.init = (char *)from->init;
-    to.n_init_params = from->n_init_params;
-    to.init_params = (double *)from->init_params;
-    to.optimizer = (char *)from->optimizer;
-    to.n_optimizer_params = from->n_optimizer_params;
-    to.optimizer_params = (double *)from->optimizer_params;
-    to.table = from->table;
-    to.precision = (Embps__V1__Precision)from->precision;
-    to.state_precision = (Embps__V1__Precision)from->state_precision;
-#define COPY(option) to.option = from->option;
+    embps__v1__open_table_request__init(to);
+    to->name = (char *)from->name;
+    to->init = (char *)from->init;
+    to->n_init_params = from->n_init_params;
+    to->init_params = (double *)from->init_params;
+    to->optimizer = (char *)from->optimizer;
+    to->n_optimizer_params = from->n_optimizer_params;
+    to->optimizer_params = (double *)from->optimizer_params;
+    to->table = from->table;
+    to->precision = (Embps__V1__Precision)from->precision;
+    to->state_precision = (Embps__V1__Precision)from->state_precision;
+#define COPY(option) to->option = from->option;
     PSP_TABLE_WHOLE_OPTIONS(COPY)
     PSP_TABLE_REAL_OPTIONS(COPY)
 #undef COPY
+    return PSC_OK;
+}
+
+static psc_status_t pack_open_table(psp_pool_t *pool, const psp_message_t *message,
+                                    psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__OpenTableRequest to;
+    psc_status_t st = fill_open_table(&message->u.open_table, &to, error);
+    if (st != PSC_OK)
+        return st;
+    to.header = &head;
     return pack_small(pool, PSP_OPEN_TABLE, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_find_table(psp_pool_t *pool, const psp_message_t *message,
+                                    psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_find_table_t *from = &message->u.find_table;
+    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__FindTableRequest to = EMBPS__V1__FIND_TABLE_REQUEST__INIT;
+    if (memchr(from->name, '\0', sizeof from->name) == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "a table's name has no end");
+    to.header = &head;
+    to.name = (char *)from->name;
+    to.after = from->after;
+    return pack_small(pool, PSP_FIND_TABLE, &to.base, buffer_out, error);
+}
+
+static psc_status_t pack_find_table_reply(psp_pool_t *pool, const psp_message_t *message,
+                                          psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_find_table_reply_t *from = &message->u.find_table_reply;
+    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__FindTableReply to = EMBPS__V1__FIND_TABLE_REPLY__INIT;
+    Embps__V1__OpenTableRequest options;
+    if (from->found) {
+        psc_status_t st = fill_open_table(&from->options, &options, error);
+        if (st != PSC_OK)
+            return st;
+        to.options = &options;
+    }
+    to.header = &head;
+    to.rows_created = from->rows_created;
+    return pack_small(pool, PSP_FIND_TABLE_REPLY, &to.base, buffer_out, error);
 }
 
 static psc_status_t pack_open_table_reply(psp_pool_t *pool, const psp_message_t *message,
@@ -542,6 +584,10 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
         return pack_open_table(pool, message, buffer_out, error);
     case PSP_OPEN_TABLE_REPLY:
         return pack_open_table_reply(pool, message, buffer_out, error);
+    case PSP_FIND_TABLE:
+        return pack_find_table(pool, message, buffer_out, error);
+    case PSP_FIND_TABLE_REPLY:
+        return pack_find_table_reply(pool, message, buffer_out, error);
     case PSP_PULL:
         return pack_pull(pool, &message->request, &message->u.pull, message->u.pull.ids, buffer_out,
                          NULL, error);

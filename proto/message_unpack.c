@@ -525,6 +525,26 @@ static void read_open_table_reply(const Embps__V1__OpenTableReply *from, psp_ope
         .table = from->table, .table_epoch = from->table_epoch, .max_rows = from->max_rows};
 }
 
+static psc_status_t read_find_table(const unpacker_t *u, const Embps__V1__FindTableRequest *from,
+                                    psp_find_table_t *to)
+{
+    size_t length = strlen(from->name);
+    if (length > PSP_NAME_MAX)
+        return refuse_number(u, "length of name", length);
+    *to = (psp_find_table_t){.after = from->after};
+    memcpy(to->name, from->name, length + 1);
+    return PSC_OK;
+}
+
+static psc_status_t read_find_table_reply(const unpacker_t *u,
+                                          const Embps__V1__FindTableReply *from,
+                                          psp_find_table_reply_t *to)
+{
+    *to = (psp_find_table_reply_t){.found = from->options != NULL,
+                                   .rows_created = from->rows_created};
+    return to->found ? read_open_table(u, from->options, &to->options) : PSC_OK;
+}
+
 static psc_status_t read_attach_reply(const unpacker_t *u, const Embps__V1__AttachReply *from,
                                       psp_attach_reply_t *to)
 {
@@ -560,6 +580,10 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
     case PSP_OPEN_TABLE_REPLY:
         read_open_table_reply(from, &to->u.open_table_reply);
         return PSC_OK;
+    case PSP_FIND_TABLE:
+        return read_find_table(u, from, &to->u.find_table);
+    case PSP_FIND_TABLE_REPLY:
+        return read_find_table_reply(u, from, &to->u.find_table_reply);
     case PSP_PULL:
         return read_pull(u, from, &to->u.pull);
     case PSP_PULL_REPLY:

@@ -47,6 +47,7 @@ static turn_t turn_of(uint32_t kind)
     case PSP_HELLO:
     case PSP_PULL:
     case PSP_STATS:
+    case PSP_FIND_TABLE:
     case PSP_ATTACH:
         return TURN_LOOK;
     default:

@@ -118,6 +118,7 @@ COVERED_BY = [
     ("worker/local_shard.c", "tests/unit/worker/test_client_local.c", "its clients"),
     ("worker/rows_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
     ("worker/sync_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
+    ("worker/find_api.c", "tests/unit/worker/test_table_api.c", "tables that exist"),
     ("worker/sized_options.c", "tests/unit/worker/test_table_api.c", "options of both kinds"),
     ("worker/stats_api.c", "tests/unit/worker/test_client_local.c", "the public calls"),
 ]

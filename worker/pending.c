@@ -203,6 +203,15 @@ static psc_status_t accept_push(psw_request_t *request, uint32_t server, uint32_
     return st;
 }
 
+/* Servers that have the table tell the same of it, but for the number of its rows. */
+static void accept_found(psp_find_table_reply_t *found, const psp_find_table_reply_t *reply)
+{
+    const uint64_t rows_created = found->rows_created + reply->rows_created;
+    if (reply->found)
+        *found = *reply;
+    found->rows_created = rows_created;
+}
+
 psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
                                 const psp_message_t *message, psc_error_t *error)
 {
@@ -215,6 +224,9 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
                            message->reply.least_clock, error);
     case PSP_OPEN_TABLE_REPLY:
         request->opened = message->u.open_table_reply;
+        return PSC_OK;
+    case PSP_FIND_TABLE_REPLY:
+        accept_found(&request->found, &message->u.find_table_reply);
         return PSC_OK;
     case PSP_CLOCK_REPLY:
         if (server == 0)
@@ -284,6 +296,8 @@ void psw_request_reset(psw_request_t *request)
     request->direct = NULL;
     request->n_duplicates = 0;
     request->opened = (psp_open_table_reply_t){0};
+    request->found.found = false;
+    request->found.rows_created = 0;
     request->clock = (psp_clock_reply_t){0};
     request->attached = (psp_attach_reply_t){0};
     request->barrier = (psp_barrier_reply_t){0};

@@ -55,7 +55,8 @@ struct embps_request {
 
     /* what came back */
     psp_open_table_reply_t opened;
-    psp_clock_reply_t clock; /* of server 0 */
+    psp_find_table_reply_t found; /* of the server that was asked; rows_created of all of them */
+    psp_clock_reply_t clock;      /* of server 0 */
     psp_attach_reply_t attached;
     psp_barrier_reply_t barrier;
     psw_counters_t counters;

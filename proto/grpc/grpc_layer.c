@@ -138,7 +138,7 @@ static const char *const methods[PSP_KIND_LAST + 1] = {
     [PSP_CLOCK] = SERVICE "Clock",       [PSP_BARRIER] = SERVICE "Barrier",
     [PSP_STATS] = SERVICE "Stats",       [PSP_GOODBYE] = SERVICE "Goodbye",
     [PSP_PREFETCH] = SERVICE "Prefetch", [PSP_ATTACH] = SERVICE "Attach",
-    [PSP_TOUCHES] = SERVICE "Touches",
+    [PSP_TOUCHES] = SERVICE "Touches",   [PSP_FIND_TABLE] = SERVICE "FindTable",
 };
 
 const char *psp_grpc_method(uint32_t kind)

@@ -11,5 +11,5 @@ const ps_serve_fn ps_serve_functions[PS_KINDS] = {
     [PSP_CLOCK] = ps_serve_clock,       [PSP_BARRIER] = ps_serve_barrier,
     [PSP_STATS] = ps_serve_stats,       [PSP_GOODBYE] = ps_serve_goodbye,
     [PSP_PREFETCH] = ps_serve_prefetch, [PSP_ATTACH] = ps_serve_attach,
-    [PSP_TOUCHES] = ps_serve_touches,
+    [PSP_TOUCHES] = ps_serve_touches,   [PSP_FIND_TABLE] = ps_serve_find_table,
 };

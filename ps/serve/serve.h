@@ -18,6 +18,8 @@ PSC_MUST_CHECK psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *sess
                                            ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session,
                                                 ps_request_t *request, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_serve_find_table(ps_shard_t *shard, ps_session_t *session,
+                                                ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_pull(ps_shard_t *shard, ps_session_t *session,
                                           ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session,

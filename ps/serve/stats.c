@@ -19,6 +19,7 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
     const psp_counter_t all[] = {
         KIND("hello", PSP_HELLO),
         KIND("open_table", PSP_OPEN_TABLE),
+        KIND("find_table", PSP_FIND_TABLE),
         KIND("pull", PSP_PULL),
         KIND("push", PSP_PUSH),
         KIND("clock", PSP_CLOCK),

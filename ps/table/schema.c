@@ -295,6 +295,29 @@ psc_status_t ps_table_define(const psp_open_table_t *options, ps_table_t *table_
     return PSC_OK;
 }
 
+void ps_table_describe(const ps_table_t *table, psp_open_table_t *options_out)
+{
+    psp_open_table_t *to = options_out;
+    *to = (psp_open_table_t){.table = table->number,
+                             .n_init_params = (uint32_t)table->init->n_params,
+                             .n_optimizer_params = (uint32_t)table->optim->n_params};
+    memcpy(to->name, table->name, sizeof to->name);
+    (void)snprintf(to->init, sizeof to->init, "%s", table->init->name);
+    (void)snprintf(to->optimizer, sizeof to->optimizer, "%s", table->optim->name);
+    for (uint32_t i = 0; i < to->n_init_params; i++)
+        to->init_params[i] = (double)table->init_params[i];
+    for (uint32_t i = 0; i < to->n_optimizer_params; i++)
+        to->optimizer_params[i] = table->optim_params[i];
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const option_t *option = &option_table[i];
+        const value_t value = read_value(option->kind, (const char *)table + option->to, true);
+        if (option->kind == OPTION_REAL)
+            *(double *)(void *)((char *)to + option->from) = value.real;
+        else
+            write_value(option->kind, value, (char *)to + option->from);
+    }
+}
+
 static psc_status_t differs(const ps_table_t *table, const char *option, const char *exists,
                             const char *wanted, psc_error_t *error)
 {

@@ -68,6 +68,9 @@ typedef struct ps_table {
 PSC_MUST_CHECK psc_status_t ps_table_define(const psp_open_table_t *options, ps_table_t *table_out,
                                             psc_error_t *error);
 
+/* The options from which ps_table_define makes the same table, with every default filled in. */
+void ps_table_describe(const ps_table_t *table, psp_open_table_t *options_out);
+
 /* Whether a table that exists is the wanted one. Errors: MISMATCH, naming the first option that
  * differs, and both its values. */
 PSC_MUST_CHECK psc_status_t ps_table_compare(const ps_table_t *table, const ps_table_t *wanted,

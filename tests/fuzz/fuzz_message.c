@@ -75,6 +75,10 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.push_reply.versions, m->u.push_reply.n * 4);
         decode_all(m->u.push_reply.format, m->u.push_reply.rows, m->u.push_reply.n,
                    m->u.push_reply.dim);
+    } else if (m->kind == PSP_FIND_TABLE) {
+        require(strnlen(m->u.find_table.name, PSP_NAME_MAX + 1) <= PSP_NAME_MAX);
+    } else if (m->kind == PSP_FIND_TABLE_REPLY && m->u.find_table_reply.found) {
+        require(strnlen(m->u.find_table_reply.options.name, PSP_NAME_MAX + 1) <= PSP_NAME_MAX);
     } else if (m->kind == PSP_STATS_REPLY) {
         require(m->u.stats_reply.n <= PSP_COUNTERS_MAX);
         for (size_t i = 0; i < m->u.stats_reply.n; i++)

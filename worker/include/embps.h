@@ -336,6 +336,24 @@ EMBPS_API EMBPS_MUST_CHECK int embps_table_open(embps_client_t *client, const ch
                                                 const embps_table_options_t *options,
                                                 embps_table_t **table_out, embps_error_t *error);
 
+/*
+ * What: opens a table that exists, with the options that it was made with (pull_format and
+ * push_format: "f32"). Errors: NOT_FOUND, INVALID_ARGUMENT (what is no name), as for pulls.
+ * Ownership: gives a table that lives as long as its client.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_table_find(embps_client_t *client, const char *name,
+                                                embps_table_t **table_out, embps_error_t *error);
+
+/* name and options are borrowed until fn returns; n_rows_created: rows of the table that came into
+ * being in this run, in all servers. */
+typedef void (*embps_table_fn)(void *context, const char *name,
+                               const embps_table_options_t *options, uint64_t n_rows_created);
+
+/* What: calls fn for each table that exists, in the order in which they were made, without opening
+ * any. Errors: as for pulls. */
+EMBPS_API EMBPS_MUST_CHECK int embps_tables(embps_client_t *client, embps_table_fn fn,
+                                            void *context, embps_error_t *error);
+
 EMBPS_API uint32_t embps_table_dim(const embps_table_t *table);
 
 /*

@@ -230,6 +230,39 @@ static void open_table_survives_with_longest_names_and_all_params(void **state)
     assert_int_equal(f->message.u.open_table.n_init_params, 0);
 }
 
+static void a_table_that_is_found_or_not_survives_the_wire(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_FIND_TABLE, .request = some_request};
+    m.u.find_table.after = 77;
+    psp_buffer_put(round_trip(f, &m));
+    assert_string_equal(f->message.u.find_table.name, "");
+    assert_int_equal(f->message.u.find_table.after, 77);
+    memset(m.u.find_table.name, 'n', PSP_NAME_MAX);
+    psp_buffer_put(round_trip(f, &m));
+    assert_string_equal(f->message.u.find_table.name, m.u.find_table.name);
+
+    m = (psp_message_t){.kind = PSP_FIND_TABLE_REPLY, .reply = some_reply};
+    psp_buffer_put(round_trip(f, &m));
+    assert_false(f->message.u.find_table_reply.found);
+    psp_find_table_reply_t *reply = &m.u.find_table_reply;
+    reply->found = true;
+    reply->rows_created = UINT64_MAX;
+    reply->options = (psp_open_table_t){
+        .name = "n", .init = "i", .optimizer = "o", .dim = PSP_DIM_MAX, .table = 5};
+    psp_buffer_put(round_trip(f, &m));
+    assert_true(f->message.u.find_table_reply.found);
+    assert_true(f->message.u.find_table_reply.rows_created == UINT64_MAX);
+    assert_memory_equal(&f->message.u.find_table_reply.options, &reply->options,
+                        sizeof reply->options);
+    psp_buffer_t *buffer; /* what no table can be is not sent */
+    reply->options.dim = 0;
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+    m.kind = PSP_FIND_TABLE;
+    memset(m.u.find_table.name, 'n', sizeof m.u.find_table.name);
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+}
+
 static void every_option_of_a_table_survives_the_wire(void **state)
 {
     message_fixture_t *f = *state;
@@ -522,6 +555,7 @@ int main(void)
         MESSAGE_TEST(hello_reply_carries_the_slot_map),
         MESSAGE_TEST(hello_reply_tells_where_the_servers_listen),
         MESSAGE_TEST(open_table_survives_with_longest_names_and_all_params),
+        MESSAGE_TEST(a_table_that_is_found_or_not_survives_the_wire),
         MESSAGE_TEST(every_option_of_a_table_survives_the_wire),
         cmocka_unit_test(precisions_have_names),
         MESSAGE_TEST(stats_reply_survives_with_most_counters),

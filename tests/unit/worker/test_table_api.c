@@ -487,6 +487,79 @@ static void formats_that_do_not_exist_are_refused_in_words(void **state)
     fixture_close(&f);
 }
 
+typedef struct listing {
+    size_t n;
+    char names[4][32];
+    uint32_t dims[4];
+    uint64_t rows[4];
+} listing_t;
+
+static void list_table(void *context, const char *name, const embps_table_options_t *options,
+                       uint64_t n_rows_created)
+{
+    listing_t *listing = context;
+    assert_true(listing->n < 4);
+    (void)snprintf(listing->names[listing->n], sizeof listing->names[0], "%s", name);
+    listing->dims[listing->n] = options->dim;
+    listing->rows[listing->n++] = n_rows_created;
+}
+
+static void a_table_is_found_with_all_options_that_it_was_made_with(void **state)
+{
+    (void)state;
+    fixture_t f = fixture_open();
+    embps_error_t error;
+    embps_table_t *table = NULL, *found = NULL;
+    assert_int_equal(embps_table_find(f.client, "none", &found, &error), EMBPS_NOT_FOUND);
+    assert_string_equal(error.message, "there is no table none");
+    assert_int_equal(embps_table_find(f.client, "", &found, &error), EMBPS_INVALID_ARGUMENT);
+    assert_int_equal(embps_table_find(f.client, NULL, &found, NULL), EMBPS_INVALID_ARGUMENT);
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = 12;
+    options.init = "truncated_normal";
+    options.n_init_params = 2;
+    options.init_params[0] = 0.1;
+    options.init_params[1] = 0.3;
+    options.optimizer = "adam";
+    options.n_optimizer_params = 1;
+    options.optimizer_params[0] = 0.85;
+    options.seed = UINT64_MAX - 7;
+    options.precision = "bf16";
+    options.state_precision = "bf16";
+    options.per_row_steps = true;
+    options.l2 = 0.1;
+    options.clip_norm = 1e-7;
+    options.has_bounds = true;
+    options.weight_min = -0.7;
+    options.weight_max = 0.3;
+    options.has_pad = true;
+    options.pad_id = 9;
+    options.admit_after = 3;
+    options.admit_shared = true;
+    options.expire_after = 100;
+    options.expire_rare_after = 10;
+    options.expire_rare_below = 2;
+    options.expire_floor = 1;
+    table = open_table(f.client, "odd", &options);
+    /* Servers compare every option when a table is opened again. */
+    assert_int_equal(embps_table_find(f.client, "odd", &found, &error), 0);
+    assert_ptr_equal(found, table);
+    assert_int_equal(embps_table_dim(found), 12);
+    const uint64_t ids[3] = {0, 5, UINT64_MAX};
+    float rows[3][D] = {{0}};
+    assert_int_equal(embps_push(f.table, EMBPS_ASSIGN, ids, 3, &rows[0][0], 0, &error), 0);
+    listing_t listing = {0};
+    assert_int_equal(embps_tables(f.client, list_table, &listing, &error), 0);
+    assert_int_equal(listing.n, 2);
+    assert_string_equal(listing.names[0], "words");
+    assert_int_equal(listing.dims[0], D);
+    assert_int_equal(listing.rows[0], 3);
+    assert_string_equal(listing.names[1], "odd");
+    assert_int_equal(listing.dims[1], 12);
+    assert_int_equal(listing.rows[1], 0);
+    fixture_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,6 +573,7 @@ int main(void)
         cmocka_unit_test(pushes_bring_assigned_rows_nearest_and_deltas_rounded_by_their_number),
         cmocka_unit_test(small_deltas_beside_large_ones_are_not_lost),
         cmocka_unit_test(formats_that_do_not_exist_are_refused_in_words),
+        cmocka_unit_test(a_table_is_found_with_all_options_that_it_was_made_with),
     };
     return cmocka_run_group_tests_name("table_api", tests, NULL, NULL);
 }
