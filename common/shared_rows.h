@@ -22,6 +22,7 @@
 #ifndef COMMON_SHARED_ROWS_H
 #define COMMON_SHARED_ROWS_H
 
+#include "common/memory_file.h"
 #include "common/status.h"
 
 #include <stdbool.h>
@@ -30,7 +31,7 @@
 
 #define PSC_SHARED_PLACE_BYTES 16u /* the unit of places */
 #define PSC_SHARED_PRESENT 1u      /* the state of a record that holds a row */
-#define PSC_SHARED_PATH_MAX 64u
+#define PSC_SHARED_PATH_MAX PSC_MEMORY_PATH_MAX
 
 /* The first 32 bytes of a record, as far as a reader looks at them. The floats follow. */
 typedef struct psc_shared_row {
@@ -80,12 +81,6 @@ typedef struct psc_shared_wanted {
     uint16_t table;
     size_t bytes; /* of its values */
 } psc_shared_wanted_t;
-
-/*
- * Who can share memory: a number of this host, its name and its process ids, the same for all
- * processes that see each other; never 0. 0: it cannot be told here.
- */
-uint64_t psc_shared_host(void);
 
 /*
  * Makes a memory file for a region of rows_bytes, sparse, of a size that never changes. The region

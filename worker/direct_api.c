@@ -41,7 +41,7 @@ static psc_status_t attach(embps_client_t *client, uint32_t server, uint64_t hos
 
 static psc_status_t attach_all(embps_client_t *client, uint32_t *n_out, psc_error_t *error)
 {
-    const uint64_t host = psc_shared_host();
+    const uint64_t host = psc_memory_host();
     psc_status_t st = PSC_OK;
     if (client->issuer.direct == NULL)
         st = psw_direct_create(client->driver.core, &client->issuer.direct, error);

@@ -17,7 +17,7 @@
 static const psc_shared_file_t *share(ps_shard_t *shard, uint64_t host)
 {
     ps_store_t *store = shard->options.store;
-    if (shard->options.direct == PS_DIRECT_OFF || host == 0 || host != psc_shared_host())
+    if (shard->options.direct == PS_DIRECT_OFF || host == 0 || host != psc_memory_host())
         return NULL;
     psc_error_t error = PSC_ERROR_INIT;
     if (shard->options.direct == PS_DIRECT_AUTO && ps_store_share(store, &error) != PSC_OK)

@@ -161,25 +161,6 @@ static void a_map_stays_readable_when_its_maker_is_killed(void **state)
     (void)close(pipes[1]);
 }
 
-static void the_host_is_the_same_for_all_processes_on_it(void **state)
-{
-    (void)state;
-    uint64_t host = psc_shared_host(), other = 0;
-    int pipes[2];
-    assert_int_equal(pipe(pipes), 0);
-    pid_t pid = fork();
-    if (pid == 0) {
-        other = psc_shared_host();
-        _exit(write(pipes[1], &other, sizeof other) != sizeof other);
-    }
-    assert_int_equal(read(pipes[0], &other, sizeof other), sizeof other);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-    assert_true(host != 0);
-    assert_int_equal(host, other);
-    (void)close(pipes[0]);
-    (void)close(pipes[1]);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -190,7 +171,6 @@ int main(void)
         cmocka_unit_test(a_control_block_that_claims_more_rows_than_the_file_has_is_refused),
         cmocka_unit_test(places_outside_of_the_region_hold_nothing),
         cmocka_unit_test(a_map_stays_readable_when_its_maker_is_killed),
-        cmocka_unit_test(the_host_is_the_same_for_all_processes_on_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void a_row_is_read_where_the_reply_says_and_is_what_it_says(void **unused
     (void)unused;
     shard_fixture_t f;
     start(&f, &two_workers);
-    psp_attach_reply_t where = attach(&f, psc_shared_host());
+    psp_attach_reply_t where = attach(&f, psc_memory_host());
     psc_shared_map_t map;
     psc_error_t error = PSC_ERROR_INIT;
     assert_int_equal(psc_shared_open(where.path, where.key, &map, &error), PSC_OK);
@@ -114,16 +114,16 @@ static void whoever_is_elsewhere_or_not_allowed_is_told_nothing(void **unused)
     const uint64_t ids[1] = {5};
     start(&f, &two_workers);
     assert_string_equal(attach(&f, 0).path, "");
-    assert_string_equal(attach(&f, psc_shared_host() + 1).path, "");
+    assert_string_equal(attach(&f, psc_memory_host() + 1).path, "");
     open_table(&f, 0, PSP_F32);
     push_ones(&f, 0, ids, 1);
     assert_null(pull(&f, ids, 1, false).places);
-    assert_string_equal(attach(&f, psc_shared_host()).path, ""); /* too late: there is a row */
+    assert_string_equal(attach(&f, psc_memory_host()).path, ""); /* too late: there is a row */
     fixture_close(&f, true);
     fixture_options_t off = two_workers;
     off.direct = PS_DIRECT_OFF;
     start(&f, &off);
-    assert_string_equal(attach(&f, psc_shared_host()).path, "");
+    assert_string_equal(attach(&f, psc_memory_host()).path, "");
     fixture_close(&f, true);
 }
 
@@ -134,7 +134,7 @@ static void rows_that_are_not_what_they_show_have_no_places(void **unused)
     for (int what = 0; what < 3; what++) {
         shard_fixture_t f;
         start(&f, &two_workers);
-        (void)attach(&f, psc_shared_host());
+        (void)attach(&f, psc_memory_host());
         open_table(&f, what == 0 ? 5 : 0, what == 1 ? PSP_BF16 : PSP_F32);
         push_ones(&f, 0, ids, 1);
         assert_null(pull(&f, ids, 1, what == 2).places);
@@ -149,7 +149,7 @@ static void clocks_and_the_end_are_published(void **unused)
     psc_shared_map_t map;
     psc_error_t error = PSC_ERROR_INIT;
     start(&f, &two_workers);
-    psp_attach_reply_t where = attach(&f, psc_shared_host());
+    psp_attach_reply_t where = attach(&f, psc_memory_host());
     assert_int_equal(psc_shared_open(where.path, where.key, &map, &error), PSC_OK);
     for (uint32_t w = 0; w < 2; w++) {
         assert_int_equal(psc_shared_clock(&map), 0);
