@@ -20,8 +20,9 @@
 
 #include "common/alloc.h"
 #include "common/rng.h"
+#include "common/stream_copy.h"
 
-#define PIECE_BYTES ((size_t)32 << 10) /* rows of four times as much are sent as two messages */
+#define PIECE_BYTES ((size_t)8 << 10) /* rows of four times as much are sent as two messages */
 
 /* A call between its split and its last message. */
 typedef struct plan {
@@ -178,6 +179,37 @@ static void write_row(const plan_t *plan, const psw_push_options_t *options, uin
     coder->encode_stochastic(out, row, random, target->dim);
 }
 
+/* How many rows from order[j] on lie one behind the other in the caller's memory, and go as they
+ * are. */
+static uint32_t plain_run(const plan_t *plan, const psw_push_options_t *options,
+                          const uint32_t *order, uint32_t j, uint32_t n)
+{
+    const uint32_t *next = plan->distinct.next;
+    uint32_t end = j;
+    if (options->rows == NULL || plan->target->push_format != PSP_FORMAT_F32)
+        return 0;
+    while (end < n && order[end] == order[j] + (end - j) &&
+           (next == NULL || next[order[end]] == PSW_BATCH_NONE))
+        end++;
+    return end - j;
+}
+
+static void write_rows(const plan_t *plan, const psw_push_options_t *options, const uint32_t *order,
+                       uint32_t n, uint8_t *out)
+{
+    const size_t dim = plan->target->dim;
+    const size_t bytes = psp_row_bytes(plan->target->push_format, dim);
+    for (uint32_t j = 0; j < n;) {
+        const uint32_t run = plain_run(plan, options, order, j, n);
+        if (run != 0)
+            psc_stream_copy(out + j * bytes, options->rows + order[j] * dim, run * bytes);
+        else
+            write_row(plan, options, order[j], out + j * bytes);
+        j += run != 0 ? run : 1;
+    }
+    psc_stream_end();
+}
+
 static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *options,
                               const psw_part_t *part, uint32_t begin, uint32_t n,
                               psc_error_t *error)
@@ -201,10 +233,8 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
     if (st != PSC_OK)
         return st;
     const uint32_t *order = plan->request->order + begin;
-    const size_t bytes = psp_row_bytes(push.format, push.dim);
     write_ids(options->ids, order, n, ids);
-    for (uint32_t j = 0; j < n; j++)
-        write_row(plan, options, order[j], rows + j * bytes);
+    write_rows(plan, options, order, n, rows);
     psw_core_enqueue(plan->issuer->core, part, buffer, begin, n, 0);
     if (plan->issuer->direct != NULL)
         psw_direct_pushed(plan->issuer->direct, part->server, part->header.sequence, push.table,

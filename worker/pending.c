@@ -111,6 +111,22 @@ static void take_row(const psw_request_t *request, uint32_t at, const psp_pull_r
                                   .row = row});
 }
 
+/* All rows as they came, those that lie one behind the other at once. */
+static void copy_runs(const psw_request_t *request, const uint32_t *order, uint32_t n,
+                      const uint8_t *rows)
+{
+    const size_t bytes = request->dim * sizeof(float);
+    const bool close = request->stride == request->dim;
+    for (uint32_t j = 0; j < n;) {
+        uint32_t end = j + 1;
+        while (close && end < n && order[end] == order[j] + (end - j))
+            end++;
+        memcpy(request->rows_out + (size_t)order[j] * request->stride, rows + j * bytes,
+               (end - j) * bytes);
+        j = end;
+    }
+}
+
 static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
                                 const psp_pull_reply_t *reply, uint64_t least_clock,
                                 psc_error_t *error)
@@ -131,7 +147,10 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     const bool details =
         request->states_out != NULL || request->ages_out != NULL || request->picked;
     const uint8_t *row = reply->rows;
-    for (uint32_t j = 0; j < n; j++) {
+    const bool plain = !details && reply->states == NULL && request->format == PSP_FORMAT_F32;
+    if (plain)
+        copy_runs(request, request->order + begin, n, row);
+    for (uint32_t j = 0; !plain && j < n; j++) {
         float *out = request->rows_out + (size_t)request->order[begin + j] * request->stride;
         const float *value = out;
         if (reply->states != NULL && !psp_row_has_value(reply->states[j])) {
