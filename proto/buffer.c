@@ -2,7 +2,7 @@
  * The buffer pool: free lists by size class under one mutex.
  *
  * A class is a power of two from 256 bytes to 4 MiB; what is larger is allocated for its message
- * alone. The struct stands in the 64 bytes before its data, so that a buffer is one allocation.
+ * alone. The struct stands in the 128 bytes before its data, so that a buffer is one allocation.
  * Pages that a message does not touch cost nothing, which is why a class may be twice the size
  * asked for.
  *
@@ -16,15 +16,16 @@
 #include "proto/buffer.h"
 
 #include "common/alloc.h"
+#include "proto/message_memory.h"
 
 #include <pthread.h>
 #include <stdbool.h>
 
-#define HEADER_BYTES 64u
+#define HEADER_BYTES 128u
 #define SMALLEST_SHIFT 8u
 #define N_CLASSES 15u /* 256 bytes to 4 MiB */
 
-_Static_assert(sizeof(psp_buffer_t) <= HEADER_BYTES, "data follows the struct at 64 bytes");
+_Static_assert(sizeof(psp_buffer_t) <= HEADER_BYTES, "data follows the struct");
 
 struct psp_pool {
     pthread_mutex_t lock;
@@ -33,6 +34,7 @@ struct psp_pool {
     size_t kept_bytes;                      /* their sum; guarded by lock */
     size_t keep_bytes;
     atomic_size_t bytes_out;
+    psp_memory_t *memory; /* what it has is guarded by lock; NULL: none */
 };
 
 static size_t class_bytes(unsigned int class_index)
@@ -80,7 +82,29 @@ void psp_pool_destroy(psp_pool_t *pool)
         }
     }
     (void)pthread_mutex_destroy(&pool->lock);
+    psp_memory_destroy(pool->memory);
     psc_free(pool);
+}
+
+void psp_pool_use(psp_pool_t *pool, psp_memory_t *memory)
+{
+    PSC_BUG_ON(pool->memory != NULL);
+    pool->memory = memory;
+}
+
+/* A buffer of the memory, or NULL. */
+static psp_buffer_t *take_shared(psp_pool_t *pool, size_t capacity)
+{
+    if (pool->memory == NULL || capacity <= PSP_MEMORY_LEAST_BYTES)
+        return NULL;
+    (void)pthread_mutex_lock(&pool->lock);
+    psp_buffer_t *buffer = psp_memory_take(pool->memory, capacity);
+    (void)pthread_mutex_unlock(&pool->lock);
+    if (buffer == NULL)
+        return NULL;
+    *buffer = (psp_buffer_t){.pool = pool, .data = buffer->data, .capacity = buffer->capacity};
+    atomic_fetch_add_explicit(&pool->bytes_out, buffer->capacity, memory_order_relaxed);
+    return buffer;
 }
 
 /* A kept buffer of the class, or NULL. */
@@ -101,7 +125,11 @@ psc_status_t psp_buffer_get(psp_pool_t *pool, size_t capacity, psp_buffer_t **bu
                             psc_error_t *error)
 {
     unsigned int class_index = class_of(capacity);
-    psp_buffer_t *buffer = NULL;
+    psp_buffer_t *buffer = take_shared(pool, capacity);
+    if (buffer != NULL) {
+        *buffer_out = buffer;
+        return PSC_OK;
+    }
     if (class_index < N_CLASSES) {
         capacity = class_bytes(class_index);
         buffer = take_kept(pool, class_index);
@@ -180,6 +208,13 @@ void psp_buffer_put(psp_buffer_t *buffer)
     psp_pool_t *pool = buffer->pool;
     unsigned int class_index = class_of(buffer->capacity);
     atomic_fetch_sub_explicit(&pool->bytes_out, buffer->capacity, memory_order_relaxed);
+    if (psp_memory_owns(pool->memory, buffer)) {
+        (void)pthread_mutex_lock(&pool->lock);
+        psp_memory_put(pool->memory, buffer);
+        (void)pthread_mutex_unlock(&pool->lock);
+        return;
+    }
+    psp_buffer_give_back(buffer);
     if (class_index == N_CLASSES) {
         psc_free(buffer);
         return;
@@ -192,9 +227,25 @@ void psp_buffer_put(psp_buffer_t *buffer)
     }
 }
 
+void psp_buffer_give_back(psp_buffer_t *buffer)
+{
+    if (buffer->lender == NULL)
+        return;
+    __atomic_store_n(buffer->lender, 0, __ATOMIC_RELEASE);
+    buffer->lender = NULL;
+    buffer->data = (uint8_t *)buffer + HEADER_BYTES;
+    buffer->size = 0;
+}
+
 void psp_buffer_abandon(psp_buffer_t *buffer)
 {
-    atomic_fetch_sub_explicit(&buffer->pool->bytes_out, buffer->capacity, memory_order_relaxed);
+    psp_pool_t *pool = buffer->pool;
+    atomic_fetch_sub_explicit(&pool->bytes_out, buffer->capacity, memory_order_relaxed);
+    if (psp_memory_owns(pool->memory, buffer)) {
+        (void)pthread_mutex_lock(&pool->lock);
+        psp_memory_abandon(pool->memory);
+        (void)pthread_mutex_unlock(&pool->lock);
+    }
     buffer->pool = NULL;
 }
 

@@ -85,7 +85,6 @@ COVERED_BY = [
     ("ps/init/", "tests/unit/ps/init/test_init.c", "one suite over the table of initialisers"),
     ("ps/serve/", "tests/unit/ps/table/test_shard.c", "one suite over the kinds of requests"),
     ("ps/table/shard_reply.c", "tests/unit/ps/table/test_shard.c", "each answer is one of its"),
-    ("ps/table/request.c", "tests/unit/ps/table/test_shard.c", "what the shard is made of"),
     ("ps/table/sweeper.c", "tests/unit/ps/table/test_growth.c", "what it frees, and when"),
     ("ps/table/session.c", "tests/unit/ps/table/test_shard.c", "what the shard is made of"),
     ("ps/table/row", "tests/unit/ps/table/test_rows.c", "pushes against plain loops"),

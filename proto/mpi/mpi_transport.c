@@ -14,8 +14,13 @@
  * each), going round, so that work per poll is bounded and a send to a dead peer, which never ends,
  * only costs its place.
  *
+ * Between ranks of one machine larger messages do not go by MPI, but are lent (mpi_lending.h): a
+ * slip goes in their place, in their order. What is lent counts as not having left until it is
+ * back.
+ *
  * Waiting: every call is one step and returns. For a little while after the last activity it
- * returns at once, if the machine has a core for each rank; then it yields the core; then it naps
+ * returns at once, if the machine has a core for each rank; then it yields the core, longer in that
+ * case, since a nap may end much later than whatever it waits for; then it naps
  * on a condition variable, for a thirty-second of the idle time so far, 20 us to 4 ms. So naps add
  * 3 % at most to whatever is waited for, and an idle rank wakes 250 times a second (a sleep costs
  * 10 to 35 us of processor time on a virtual machine). A wake ends a nap at once.
@@ -27,6 +32,7 @@
 #include "proto/delay_transport.h"
 #include "proto/message.h"
 #include "proto/mpi/mpi_job_internal.h"
+#include "proto/mpi/mpi_lending.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -44,6 +50,7 @@
 #define SMALL_BYTES ((size_t)4096) /* such messages have often left when MPI_Isend returns */
 #define SPIN_US 50u
 #define YIELD_US 200u
+#define LONG_YIELD_US 1000u /* with a core for each rank */
 #define LONGEST_NAP_US 4000u
 #define SEND_TABLE_START 64u
 
@@ -81,6 +88,8 @@ typedef struct mpi_transport {
     psp_buffer_t **send_buffers;
     MPI_Request *send_requests;
     size_t *backlog; /* [n_peers] bytes */
+
+    psp_lending_t *lending; /* NULL: all goes by MPI */
 
     /* Waiting. */
     bool active;            /* something happened since the last wait */
@@ -124,11 +133,10 @@ static psc_status_t grow_sends(mpi_transport_t *t, psc_error_t *error)
     return PSC_OK;
 }
 
-static psc_status_t mpi_send(psp_transport_t *transport, uint32_t peer, psp_buffer_t *buffer,
-                             psc_error_t *error)
+/* Takes buffer. */
+static psc_status_t send_by_mpi(mpi_transport_t *t, uint32_t peer, psp_buffer_t *buffer,
+                                psc_error_t *error)
 {
-    mpi_transport_t *t = mpi_of(transport);
-    PSC_BUG_ON(peer >= transport->n_peers);
     buffer->peer = peer;
     psc_status_t st = grow_sends(t, error);
     if (st == PSC_OK && buffer->size > INT_MAX)
@@ -153,6 +161,27 @@ static psc_status_t mpi_send(psp_transport_t *transport, uint32_t peer, psp_buff
     t->n_sends++;
     t->backlog[peer] += buffer->size;
     return PSC_OK;
+}
+
+static psc_status_t mpi_send(psp_transport_t *transport, uint32_t peer, psp_buffer_t *buffer,
+                             psc_error_t *error)
+{
+    mpi_transport_t *t = mpi_of(transport);
+    PSC_BUG_ON(peer >= transport->n_peers);
+    if (!psp_lending_can(t->lending, peer, buffer))
+        return send_by_mpi(t, peer, buffer, error);
+    const size_t size = buffer->size;
+    psp_buffer_t *slip;
+    buffer->peer = peer;
+    psc_status_t st = grow_sends(t, error); /* so that the slip has room */
+    if (st != PSC_OK) {
+        psp_buffer_put(buffer);
+        return st;
+    }
+    if ((st = psp_lending_lend(t->lending, buffer, &slip, error)) != PSC_OK)
+        return st;
+    t->backlog[peer] += size;
+    return send_by_mpi(t, peer, slip, error);
 }
 
 /* Tests a run of n sends from the cursor on, and takes the ended ones out. */
@@ -306,12 +335,31 @@ static psp_buffer_t *next_message(mpi_transport_t *t)
     return NULL;
 }
 
+/* Takes a slip, or what is told about lending; *buffer: then the message, or NULL. */
+static psc_status_t take_note(mpi_transport_t *t, psp_buffer_t **buffer, psc_error_t *error)
+{
+    const uint32_t peer = (*buffer)->peer;
+    psp_buffer_t *answer;
+    t->active = true;
+    psc_status_t st = psp_lending_receive(t->lending, buffer, &answer, error);
+    if (st == PSC_OK && answer != NULL)
+        st = send_by_mpi(t, peer, answer, error);
+    if (st == PSC_OK && *buffer != NULL && (*buffer)->size > t->max_message_bytes) {
+        st = report_drop(t, *buffer, t->rank_of_peer[peer], error);
+        psp_buffer_put(*buffer);
+        *buffer = NULL;
+    }
+    return st;
+}
+
 static psc_status_t mpi_poll(psp_transport_t *transport, psp_buffer_t **buffer_out,
                              psc_error_t *error)
 {
     mpi_transport_t *t = mpi_of(transport);
     *buffer_out = NULL;
     psc_status_t st = progress_sends(t, SENDS_PER_TEST, error);
+    if (t->lending != NULL)
+        psp_lending_collect(t->lending, SENDS_PER_TEST, t->backlog);
     if (st == PSC_OK)
         st = match_messages(t, error);
     if (st != PSC_OK)
@@ -323,12 +371,14 @@ static psc_status_t mpi_poll(psp_transport_t *transport, psp_buffer_t **buffer_o
             return st;
         buffer = next_message(t);
     }
+    if (buffer != NULL && buffer->kind >= PSP_TAG_LENT)
+        st = take_note(t, &buffer, error);
     if (buffer != NULL) {
         transport->bytes_received += buffer->size;
         t->active = true;
     }
     *buffer_out = buffer;
-    return PSC_OK;
+    return st;
 }
 
 /*
@@ -370,7 +420,7 @@ static void mpi_wait(psp_transport_t *transport, uint64_t timeout_us)
     uint64_t idle_us = now_us - t->idle_since_us;
     if (timeout_us == 0 || (t->may_spin && idle_us < SPIN_US))
         return;
-    if (idle_us < YIELD_US) {
+    if (idle_us < (t->may_spin ? LONG_YIELD_US : YIELD_US)) {
         (void)sched_yield();
         return;
     }
@@ -402,16 +452,17 @@ static psc_status_t mpi_flush(psp_transport_t *transport, uint64_t timeout_us, p
     uint64_t start_us = psc_clock_us();
     for (;;) {
         psc_status_t st = progress_sends(t, t->n_sends, error);
-        if (st == PSC_OK && t->n_sends != 0)
+        if (t->lending != NULL)
+            psp_lending_collect(t->lending, psp_lending_n_lent(t->lending), t->backlog);
+        const size_t n_left = t->n_sends + psp_lending_n_lent(t->lending);
+        if (st == PSC_OK && n_left != 0)
             st = match_messages(t, error); /* a peer that flushes as well waits for us */
-        if (st != PSC_OK || t->n_sends == 0)
+        if (st != PSC_OK || n_left == 0)
             return st;
         uint64_t waited_us = psc_clock_us() - start_us;
         if (waited_us >= timeout_us)
-            return psc_error_set(error, PSC_TIMEOUT,
-                                 "%zu messages have not left after %llu ms, the first to peer %u",
-                                 t->n_sends, (unsigned long long)(waited_us / 1000),
-                                 t->send_buffers[0]->peer);
+            return psc_error_set(error, PSC_TIMEOUT, "%zu messages have not left after %llu ms",
+                                 n_left, (unsigned long long)(waited_us / 1000));
         if (waited_us < YIELD_US)
             (void)sched_yield();
         else
@@ -423,6 +474,7 @@ static psc_status_t mpi_flush(psp_transport_t *transport, uint64_t timeout_us, p
 static void mpi_forget(psp_transport_t *transport, uint32_t peer)
 {
     mpi_transport_t *t = mpi_of(transport);
+    psp_lending_forget(t->lending, peer, t->backlog);
     for (size_t i = t->n_sends; i-- != 0;) { /* another takes the place of one that is removed */
         if (t->send_buffers[i]->peer != peer)
             continue;
@@ -464,6 +516,7 @@ static void mpi_destroy(psp_transport_t *transport)
         if (t->n_receives != 0)
             (void)!progress_receives(t, &ignored);
     }
+    const bool in_use = t->n_sends != 0;
     while (t->n_sends != 0) {
         if (!finalized)
             (void)MPI_Request_free(&t->send_requests[0]);
@@ -479,6 +532,8 @@ static void mpi_destroy(psp_transport_t *transport)
         else
             psp_buffer_abandon(buffer);
     }
+    psp_lending_destroy(t->lending, in_use);
+    t->lending = NULL;
     transport_free(t);
 }
 
@@ -522,6 +577,26 @@ static bool make_tables(mpi_transport_t *t, const psp_mpi_job_t *job)
     return true;
 }
 
+/* Offers memory to the peers on this machine. */
+static psc_status_t offer_memory(mpi_transport_t *t, const psp_mpi_job_t *job, psc_error_t *error)
+{
+    const psc_process_id_t self = psc_process_self();
+    psc_status_t st = PSC_OK;
+    for (uint32_t peer = 0; st == PSC_OK && peer < t->base.n_peers; peer++) {
+        const psc_process_id_t *other = &job->processes[t->rank_of_peer[peer]];
+        psp_buffer_t *offer;
+        if (strcmp(other->host, self.host) != 0)
+            continue;
+        if (t->lending == NULL &&
+            (t->lending = psp_lending_create(t->base.pool, t->base.n_peers)) == NULL)
+            return PSC_OK;
+        st = psp_lending_offer(t->lending, &offer, error);
+        if (st == PSC_OK)
+            st = send_by_mpi(t, peer, offer, error);
+    }
+    return st;
+}
+
 psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
                                       size_t max_message_bytes, psp_transport_t **transport_out,
                                       psc_error_t *error)
@@ -554,9 +629,11 @@ psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a transport");
     }
     psp_transport_t *transport = &t->base;
-    psc_status_t st = psp_delay_wrap(&transport, error);
+    psc_status_t st = offer_memory(t, job, error);
+    if (st == PSC_OK)
+        st = psp_delay_wrap(&transport, error);
     if (st != PSC_OK) {
-        transport_free(t);
+        mpi_destroy(&t->base);
         return st;
     }
     *transport_out = transport;

@@ -14,6 +14,8 @@ psc_status_t ps_serve_prefetch(ps_shard_t *shard, ps_session_t *session, ps_requ
     if (prefetch->n != 0)
         st = ps_shard_find_table(shard, prefetch->table, prefetch->table_epoch, &request->table,
                                  error);
+    if (st == PSC_OK && prefetch->n != 0)
+        st = ps_request_keep(request, error);
     if (st == PSC_OK)
         st = ps_shard_reply_bare(shard, request, NULL, error);
     if (st != PSC_OK)

@@ -26,10 +26,7 @@ static uint64_t bytes_of(const ps_request_t *request)
 {
     const psp_push_t *push = &request->message.u.push;
     /* An entry twice: sorting takes as much again. */
-    uint64_t bytes = sizeof *request + push->n * 2 * sizeof(ps_clock_entry_t);
-    if (request->bulk != NULL)
-        bytes += push->n * (sizeof(uint64_t) + psp_row_bytes(push->format, push->dim));
-    return bytes + (request->buffer != NULL ? request->buffer->capacity : 0);
+    return sizeof *request + push->n * 2 * sizeof(ps_clock_entry_t) + ps_request_bytes(request);
 }
 
 psc_status_t ps_clock_sum_add(ps_clock_sum_t *sum, const ps_request_t *request, ps_store_t *store,

@@ -25,7 +25,7 @@ static void drop_oldest(ps_shard_t *shard)
     if (prefetcher->head == NULL)
         prefetcher->tail = NULL;
     prefetcher->n--;
-    prefetcher->bytes -= request->buffer->capacity;
+    prefetcher->bytes -= ps_request_bytes(request);
     prefetcher->at = 0;
     prefetcher->stands = false;
     request->next = NULL;
@@ -45,7 +45,7 @@ static void give_up(ps_shard_t *shard)
 void ps_prefetcher_keep(ps_shard_t *shard, ps_request_t *request)
 {
     ps_prefetcher_t *prefetcher = &shard->prefetcher;
-    size_t bytes = request->buffer->capacity;
+    size_t bytes = ps_request_bytes(request);
     while (prefetcher->n == PS_PREFETCHER_MESSAGES ||
            (prefetcher->n != 0 && prefetcher->bytes + bytes > PS_PREFETCHER_BYTES))
         give_up(shard);

@@ -19,8 +19,9 @@ static bool inside(const psp_buffer_t *buffer, const uint8_t *bytes)
     return bytes >= buffer->data && bytes <= buffer->data + buffer->size;
 }
 
-/* Moves bulk fields that lie outside the buffer into one block of the request's own. */
-static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
+/* Moves bulk fields that lie outside the buffer, or (anywhere) in it too, into one block of the
+ * request's own. */
+static psc_status_t own_bulk(ps_request_t *request, bool anywhere, psc_error_t *error)
 {
     const uint8_t **ids = NULL, **rows = NULL; /* rows: of a pull, its versions */
     size_t id_bytes = 0, row_bytes = 0;
@@ -47,7 +48,7 @@ static psc_status_t own_bulk(ps_request_t *request, psc_error_t *error)
     if (ids == NULL || id_bytes == 0)
         return PSC_OK;
     bool aligned = any_address || ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
-    if (inside(request->buffer, *ids) && aligned &&
+    if (!anywhere && inside(request->buffer, *ids) && aligned &&
         (rows == NULL || inside(request->buffer, *rows)))
         return PSC_OK;
     uint8_t *block = psc_alloc_aligned(id_bytes + row_bytes);
@@ -74,7 +75,7 @@ psc_status_t ps_request_create(ps_request_pool_t *pool, psp_buffer_t *buffer,
     else if ((request = psc_alloc(sizeof *request)) == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request");
     *request = (ps_request_t){.buffer = buffer, .message = *message};
-    psc_status_t st = own_bulk(request, error);
+    psc_status_t st = own_bulk(request, false, error);
     if (st != PSC_OK) {
         request->next = pool->requests;
         pool->requests = request;
@@ -82,6 +83,31 @@ psc_status_t ps_request_create(ps_request_pool_t *pool, psp_buffer_t *buffer,
     }
     *request_out = request;
     return PSC_OK;
+}
+
+psc_status_t ps_request_keep(ps_request_t *request, psc_error_t *error)
+{
+    if (request->buffer->lender == NULL)
+        return PSC_OK;
+    psc_status_t st = request->bulk == NULL ? own_bulk(request, true, error) : PSC_OK;
+    if (st == PSC_OK)
+        psp_buffer_give_back(request->buffer);
+    return st;
+}
+
+size_t ps_request_bytes(const ps_request_t *request)
+{
+    const psp_message_t *message = &request->message;
+    size_t bytes = request->buffer != NULL ? request->buffer->capacity : 0;
+    if (request->bulk == NULL)
+        return bytes;
+    if (message->kind == PSP_PULL)
+        return bytes +
+               message->u.pull.n * (sizeof(uint64_t) + (message->u.pull.versions != NULL ? 4 : 0));
+    if (message->kind == PSP_PREFETCH)
+        return bytes + message->u.prefetch.n * sizeof(uint64_t);
+    const psp_push_t *push = &message->u.push;
+    return bytes + push->n * (sizeof(uint64_t) + psp_row_bytes(push->format, push->dim));
 }
 
 static void put_space(ps_request_pool_t *pool, ps_space_t *space)

@@ -79,6 +79,13 @@ PSC_MUST_CHECK psc_status_t ps_request_create(ps_request_pool_t *pool, psp_buffe
                                               const psp_message_t *message,
                                               ps_request_t **request_out, psc_error_t *error);
 
+/* For a request that stays when it has been answered: a message that another process has lent is
+ * given back, and what is needed of it copied. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_request_keep(ps_request_t *request, psc_error_t *error);
+
+/* Memory of its message here. */
+size_t ps_request_bytes(const ps_request_t *request);
+
 /* Gives back buffer and space. Its batch must have been released. Takes. */
 void ps_request_destroy(ps_request_pool_t *pool, ps_request_t *request);
 

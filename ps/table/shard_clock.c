@@ -42,7 +42,9 @@ void ps_shard_end_sum(ps_shard_t *shard)
 psc_status_t ps_shard_defer(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     const psp_push_t *push = &request->message.u.push;
-    psc_status_t st = ps_shard_locate(shard, request, push->ids, push->n, error);
+    psc_status_t st = ps_request_keep(request, error);
+    if (st == PSC_OK)
+        st = ps_shard_locate(shard, request, push->ids, push->n, error);
     if (st == PSC_OK)
         st = ps_clock_sum_add(&shard->sum, request, shard->options.store, error);
     ps_request_trim(&shard->requests, request);
