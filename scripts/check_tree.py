@@ -42,7 +42,7 @@ INCLUDES = {
                "proto/grpc", "common"},
     "worker/cache": {"worker/cache", "proto", "common"},
     "worker/vectors": {"worker/vectors", "common"},
-    "worker/tool": {"worker/tool", "worker/vectors", "common"},
+    "worker/tool": {"worker/tool", "worker/vectors", "worker/include", "common"},
     "worker/train": {"worker/train", "worker/vectors", "worker", "worker/include", "proto",
                      "proto/mpi", "common"},
 }

@@ -15,13 +15,17 @@ static const struct {
     {"analogy", psw_tool_analogy, "A is to B as C is to what?"},
     {"eval", psw_tool_eval, "similarity and analogy tests of a vector file"},
     {"plan", psw_tool_plan, "memory and disk that a table will take"},
+    {"status", psw_tool_status, "how running servers fare"},
+    {"tables", psw_tool_tables, "tables of running servers"},
+    {"get", psw_tool_get, "rows of running servers"},
+    {"stats", psw_tool_stats, "all counters of running servers"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_help(void)
 {
-    (void)printf(
-        "embps - looks at word vectors, and plans tables\n\nusage: embps COMMAND [options]\n\n");
+    (void)printf("embps - looks at word vectors and running servers, and plans tables\n\nusage: "
+                 "embps COMMAND [options]\n\n");
     for (size_t k = 0; k < N_COMMANDS; k++)
         (void)printf("  %-10s%s\n", commands[k].name, commands[k].summary);
     (void)printf("\nembps COMMAND --help tells the options of a command.\n");

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The tool's sub-commands that talk to a running server: what they print, as text and as JSON, and their errors.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+# shellcheck source=tests/support/jobs
+. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+cd "$dir"
+embps=$build/embps
+
+"$server" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data" --memory 32M >log 2>&1 </dev/null &
+job=$!
+await 60 test -s port || { failed "the server does not listen"; cat log; exit 1; }
+address=$(head -n 1 port)
+"$build/tests/guest_main" push "$address" record 3 5 60000 || failed "no rows to look at"
+
+# Expects exit code $1 and $2 in the error of the rest, which prints nothing else.
+refused()
+{
+    local code=$1 words=$2 got=0
+    shift 2
+    "$@" >out 2>err || got=$?
+    [ "$got" = "$code" ] || failed "exit code $got instead of $code: $*"
+    grep -qF -- "$words" err || failed "no \"$words\" in: $(cat err)"
+    [ ! -s out ] || failed "half a report: $(cat out)"
+}
+
+first=$((3 << 32))
+"$embps" tables "$address" >out || failed "tables"
+grep -Eq '^pushes +4  zeros +sgd +f32 +5$' out || { failed "tables prints"; cat out; }
+"$embps" get "$address" pushes "$first" 7 >out || failed "get"
+printf '%s\n' "$first  present  1 1 1 1" "7  initial  0 0 0 0" | cmp - out || { failed "get prints"; cat out; }
+"$embps" status "$address" >out || failed "status"
+grep -Eq '^servers +1$' out && grep -Eq '^rows created +5$' out || { failed "status prints"; cat out; }
+"$embps" stats "$address" >out || failed "stats"
+grep -Eq '^rows.pushed +5$' out && ! grep -q '^client' out || { failed "stats prints"; cat out; }
+for command in "tables $address" "get $address pushes $first 18446744073709551615" "status $address" "stats $address"; do
+    # shellcheck disable=SC2086 # words
+    "$embps" $command --json >"json-${command%% *}" || failed "$command --json"
+done
+python3 - "$first" <<'END' || failed "what JSON says"
+import json, sys
+table, = json.load(open("json-tables"))
+assert (table["name"], table["dim"], table["rows_created"]) == ("pushes", 4, 5), table
+assert (table["init"], table["init_params"], table["optimizer"]) == ("zeros", [], "sgd"), table
+rows = json.load(open("json-get"))
+assert [row["id"] for row in rows] == [sys.argv[1], str(2**64 - 1)], rows
+assert [row["state"] for row in rows] == ["present", "initial"], rows
+assert [row["row"] for row in rows] == [[1.0] * 4, [0.0] * 4], rows
+status, stats = json.load(open("json-status")), json.load(open("json-stats"))
+assert status["servers"] == 1 and len(status["run"]) == 16, status
+assert status["rows.pushed"] == stats["rows.pushed"] == 5, stats
+END
+refused 3 'there is no table words' "$embps" get "$address" words 1
+refused 2 '"one"' "$embps" get "$address" pushes 1 one
+refused 2 '18446744073709551616' "$embps" get "$address" pushes 18446744073709551616
+refused 2 'ADDRESS TABLE ID' "$embps" get "$address" pushes
+refused 2 'no address' "$embps" status nowhere
+refused 21 '127.0.0.1:1' "$embps" status --wait 0 127.0.0.1:1
+"$embps" get --help | grep -q 'ADDRESS TABLE ID' || failed "get --help"
+
+kill -TERM "$job"
+ended=0
+wait "$job" || ended=$?
+[ $ended = 0 ] || { failed "the server ends with $ended"; cat log; }
+job=
+exit $((failures > 0))

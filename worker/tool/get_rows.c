@@ -1,0 +1,133 @@
+/*
+ * embps get: rows of a table of running servers. Reading creates nothing.
+ */
+#include "common/alloc.h"
+#include "worker/tool/address_options.h"
+#include "worker/tool/commands.h"
+#include "worker/tool/hit_output.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define OTHER_WORDS 2u /* address and table */
+
+static const psc_command_t command = {
+    .name = "embps get",
+    .synopsis = "ADDRESS TABLE ID... [options]",
+    .summary = "Shows rows of a table of running servers.",
+    .description = "ADDRESS is that of one of the servers (embps-server --listen), an ID a whole "
+                   "number below 2^64. A row that was never pushed is shown with its initial "
+                   "value; it is not created.",
+    .options = psw_address_option_table,
+    .n_options = PSW_ADDRESS_OPTION_COUNT,
+    .operands = "ADDRESS TABLE ID...",
+    .examples = "embps get 127.0.0.1:50051 words 7 42",
+};
+
+static const char *const states[] = {[EMBPS_ROW_PRESENT] = "present",
+                                     [EMBPS_ROW_INITIAL] = "initial",
+                                     [EMBPS_ROW_NOT_ADMITTED] = "not admitted",
+                                     [EMBPS_ROW_EXPIRED] = "expired"};
+
+typedef struct rows {
+    size_t n;
+    uint32_t dim;
+    uint64_t *ids;   /* [n] */
+    uint8_t *states; /* [n] */
+    float *values;   /* [n, dim] */
+} rows_t;
+
+static void free_rows(rows_t *rows)
+{
+    psc_free(rows->ids);
+    psc_free(rows->states);
+    psc_free(rows->values);
+}
+
+static psc_status_t parse_id(const char *word, uint64_t *id_out, psc_error_t *error)
+{
+    char *end;
+    errno = 0;
+    *id_out = strtoull(word, &end, 10);
+    if (word[0] < '0' || word[0] > '9' || *end != '\0' || errno != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "get: \"%.40s\" is no id: a whole number below 2^64", word);
+    return PSC_OK;
+}
+
+static psc_status_t pull(const psw_visit_t *visit, rows_t *rows, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_table_t *table;
+    size_t n_values;
+    int code = embps_table_find(visit->client, visit->words.items[1], &table, &what);
+    if (code != 0)
+        return psw_import_error(code, &what, error);
+    rows->dim = embps_table_dim(table);
+    rows->states = psc_alloc_array(rows->n, sizeof *rows->states);
+    if (psc_size_multiply(rows->n, rows->dim, &n_values))
+        rows->values = psc_alloc_array(n_values, sizeof *rows->values);
+    if (rows->states == NULL || rows->values == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu rows", rows->n);
+    code = embps_pull_states(table, rows->ids, rows->n, rows->values, rows->states, 0, &what);
+    return code == 0 ? PSC_OK : psw_import_error(code, &what, error);
+}
+
+static psc_status_t print_json(const rows_t *rows, psc_error_t *error)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < rows->n; i++) {
+        char id[24]; /* as text: not every reader of JSON has whole numbers of 64 bits */
+        json_t *values = json_array();
+        (void)snprintf(id, sizeof id, "%" PRIu64, rows->ids[i]);
+        for (size_t c = 0; c < rows->dim; c++) {
+            const float value = rows->values[i * rows->dim + c];
+            (void)json_array_append_new(values,
+                                        isfinite(value) ? json_real((double)value) : json_null());
+        }
+        (void)json_array_append_new(all, json_pack("{s:s, s:s, s:o}", "id", id, "state",
+                                                   states[rows->states[i]], "row", values));
+    }
+    return psw_json_print(all, error);
+}
+
+static psc_status_t print_text(const rows_t *rows, psc_error_t *error)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        (void)printf("%" PRIu64 "  %s ", rows->ids[i], states[rows->states[i]]);
+        for (size_t c = 0; c < rows->dim; c++)
+            (void)printf(" %.9g", (double)rows->values[i * rows->dim + c]);
+        (void)printf("\n");
+    }
+    return psw_output_flush(error);
+}
+
+static psc_status_t get(const psw_visit_t *visit, rows_t *rows, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    rows->n = visit->words.n - OTHER_WORDS;
+    rows->ids = psc_alloc_array(rows->n, sizeof *rows->ids);
+    if (rows->ids == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu ids", rows->n);
+    for (size_t i = 0; st == PSC_OK && i < rows->n; i++)
+        st = parse_id(visit->words.items[OTHER_WORDS + i], &rows->ids[i], error);
+    if (st == PSC_OK)
+        st = pull(visit, rows, error);
+    if (st != PSC_OK || rows->states == NULL || rows->values == NULL)
+        return st;
+    return visit->options.json ? print_json(rows, error) : print_text(rows, error);
+}
+
+psc_status_t psw_tool_get(int argc, char *const argv[], psc_error_t *error)
+{
+    psw_visit_t visit;
+    rows_t rows = {0};
+    psc_status_t st = psw_visit_begin(&command, argc, argv, OTHER_WORDS + 1, &visit, error);
+    if (st == PSC_OK && visit.client != NULL)
+        st = get(&visit, &rows, error);
+    free_rows(&rows);
+    return psw_visit_end(&visit, st, error);
+}

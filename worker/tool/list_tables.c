@@ -1,0 +1,75 @@
+/*
+ * embps tables: the tables of running servers, and how they were made.
+ */
+#include "worker/tool/address_options.h"
+#include "worker/tool/commands.h"
+#include "worker/tool/hit_output.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+static const psc_command_t command = {
+    .name = "embps tables",
+    .synopsis = "ADDRESS [options]",
+    .summary = "Lists the tables of running servers.",
+    .description = "ADDRESS is that of one of the servers (embps-server --listen). Rows are those "
+                   "that came into being since the servers began.",
+    .options = psw_address_option_table,
+    .n_options = PSW_ADDRESS_OPTION_COUNT,
+    .operands = "ADDRESS",
+    .examples = "embps tables 127.0.0.1:50051",
+};
+
+static json_t *numbers(const double *values, uint32_t n)
+{
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < n; i++)
+        (void)json_array_append_new(all, json_real(values[i]));
+    return all;
+}
+
+static void add_table(void *context, const char *name, const embps_table_options_t *options,
+                      uint64_t n_rows_created)
+{
+    json_t *table = json_pack(
+        "{s:o, s:I, s:s, s:o, s:s, s:o, s:s, s:s, s:I}", "name", psw_json_text(name, strlen(name)),
+        "dim", (json_int_t)options->dim, "init", options->init, "init_params",
+        numbers(options->init_params, options->n_init_params), "optimizer", options->optimizer,
+        "optimizer_params", numbers(options->optimizer_params, options->n_optimizer_params),
+        "precision", options->precision, "state_precision", options->state_precision,
+        "rows_created", (json_int_t)n_rows_created);
+    (void)json_array_append_new(context, table);
+}
+
+static void print_table(void *context, const char *name, const embps_table_options_t *options,
+                        uint64_t n_rows_created)
+{
+    (void)context;
+    (void)printf("%-24s%8" PRIu32 "  %-18s%-22s%-6s%16" PRIu64 "\n", name, options->dim,
+                 options->init, options->optimizer, options->precision, n_rows_created);
+}
+
+static psc_status_t print_tables(const psw_visit_t *visit, psc_error_t *error)
+{
+    embps_error_t what;
+    json_t *all = visit->options.json ? json_array() : NULL;
+    if (all == NULL)
+        (void)printf("%-24s%8s  %-18s%-22s%-6s%16s\n", "table", "dim", "init", "optimizer", "",
+                     "rows");
+    const int code = embps_tables(visit->client, all != NULL ? add_table : print_table, all, &what);
+    if (code != 0) {
+        json_decref(all);
+        return psw_import_error(code, &what, error);
+    }
+    return visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
+}
+
+psc_status_t psw_tool_tables(int argc, char *const argv[], psc_error_t *error)
+{
+    psw_visit_t visit;
+    psc_status_t st = psw_visit_begin(&command, argc, argv, 1, &visit, error);
+    if (st == PSC_OK && visit.client != NULL)
+        st = print_tables(&visit, error);
+    return psw_visit_end(&visit, st, error);
+}
