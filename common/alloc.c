@@ -4,6 +4,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_PAGE ((size_t)2 << 20)
 
 static atomic_ulong calls;
 static atomic_ulong fail_at;
@@ -46,6 +49,19 @@ void *psc_alloc_aligned(size_t size)
     if (must_fail() || size > SIZE_MAX - 63)
         return NULL;
     return aligned_alloc(64, size != 0 ? (size + 63) / 64 * 64 : 64);
+}
+
+void *psc_alloc_huge(size_t size)
+{
+    if (size < HUGE_PAGE)
+        return psc_alloc_aligned(size);
+    if (must_fail() || size > SIZE_MAX - 2 * HUGE_PAGE)
+        return NULL;
+    const size_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    void *block = aligned_alloc(HUGE_PAGE, whole);
+    if (block != NULL) /* only advice: without huge pages everything works, slower */
+        (void)madvise(block, whole, MADV_HUGEPAGE);
+    return block;
 }
 
 char *psc_strdup(const char *text)

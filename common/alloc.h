@@ -26,6 +26,10 @@ void *psc_realloc_array(void *block, size_t count, size_t size);
 /* 64-byte aligned, not initialised. Gives; free with psc_free. */
 void *psc_alloc_aligned(size_t size);
 
+/* As psc_alloc_aligned, for arrays that are read in places that lie anywhere: from 2 MiB on huge
+ * pages are asked for, each of which takes its memory when it is first touched. */
+void *psc_alloc_huge(size_t size);
+
 /* Copy of a C string. Gives. */
 char *psc_strdup(const char *text);
 

@@ -185,6 +185,14 @@ void psc_vector_clamp(float *y, float low, float high, size_t n)
 /* A float is finite when its exponent bits are not all ones. */
 #define EXPONENT INT32_C(0x7f800000)
 
+PSC_INLINE bool is_zero(const psc_v8i_t *v)
+{
+    int32_t any = 0;
+    for (int lane = 0; lane < 8; lane++)
+        any |= (*v)[lane];
+    return any == 0;
+}
+
 PSC_MULTIVERSION
 bool psc_vector_all_finite(const float *a, size_t n)
 {
@@ -199,32 +207,55 @@ bool psc_vector_all_finite(const float *a, size_t n)
         psc_load8_part(&tail, a + i, n - i);
         bad |= ((psc_v8i_t)tail & mask) == mask;
     }
-    int32_t any = 0;
-    for (int lane = 0; lane < 8; lane++)
-        any |= bad[lane];
-    return any == 0;
+    return is_zero(&bad);
 }
 
-/* Without their signs, floats are in the order of their bits. */
-PSC_MULTIVERSION
-bool psc_vector_all_within(const float *a, size_t n, float limit)
+/* Without their signs, floats are in the order of their bits. Sets lanes in bad. */
+PSC_INLINE void find_beyond(psc_v8i_t *bad, const psc_v8_t *v, float limit)
 {
     int32_t bits;
     memcpy(&bits, &limit, sizeof bits);
     const psc_v8i_t most = {bits, bits, bits, bits, bits, bits, bits, bits};
     const psc_v8i_t mask = {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX,
                             INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX};
+    *bad |= ((psc_v8i_t)*v & mask) >= most;
+}
+
+PSC_MULTIVERSION
+bool psc_vector_all_within(const float *a, size_t n, float limit)
+{
     psc_v8i_t bad = {0};
+    psc_v8_t v;
     size_t i = 0;
-    for (; i + 8 <= n; i += 8)
-        bad |= ((psc_v8i_t)PSC_LOAD8(a + i) & mask) >= most;
-    if (i < n) {
-        psc_v8_t tail;
-        psc_load8_part(&tail, a + i, n - i);
-        bad |= ((psc_v8i_t)tail & mask) >= most;
+    for (; i + 8 <= n; i += 8) {
+        v = PSC_LOAD8(a + i);
+        find_beyond(&bad, &v, limit);
     }
-    int32_t any = 0;
-    for (int lane = 0; lane < 8; lane++)
-        any |= bad[lane];
-    return any == 0;
+    if (i < n) {
+        psc_load8_part(&v, a + i, n - i);
+        find_beyond(&bad, &v, limit);
+    }
+    return is_zero(&bad);
+}
+
+PSC_MULTIVERSION
+bool psc_vector_sum(float *out, const float *a, const float *b, size_t n, float limit)
+{
+    psc_v8i_t bad = {0};
+    psc_v8_t v;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        v = PSC_LOAD8(a + i) + PSC_LOAD8(b + i);
+        PSC_STORE8(out + i, v);
+        find_beyond(&bad, &v, limit);
+    }
+    if (i < n) {
+        psc_v8_t w;
+        psc_load8_part(&v, a + i, n - i);
+        psc_load8_part(&w, b + i, n - i);
+        v += w;
+        memcpy(out + i, &v, (n - i) * sizeof *out);
+        find_beyond(&bad, &v, limit);
+    }
+    return is_zero(&bad);
 }

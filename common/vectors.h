@@ -33,6 +33,9 @@ float psc_vector_squared_norm(const float *a, size_t n);
 /* y[i] += x[i]. x and y are the same or do not overlap; so too below. */
 void psc_vector_add(float *y, const float *x, size_t n);
 
+/* out[i] = a[i] + b[i]. Are all within limit, as psc_vector_all_within says? out may be a or b. */
+bool psc_vector_sum(float *out, const float *a, const float *b, size_t n, float limit);
+
 /* out[i] = a[i] - b[i]. out may be a or b. */
 void psc_vector_subtract(float *out, const float *a, const float *b, size_t n);
 

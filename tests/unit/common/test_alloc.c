@@ -59,6 +59,21 @@ static void aligned_blocks_stand_on_64_bytes(void **state)
     }
 }
 
+static void large_blocks_stand_where_huge_pages_do(void **state)
+{
+    (void)state;
+    const size_t page = (size_t)2 << 20;
+    const size_t sizes[] = {0, 1, page - 1, page, page + 1, 5 * page};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        char *block = psc_alloc_huge(sizes[i]);
+        assert_non_null(block);
+        assert_int_equal((uintptr_t)block % (sizes[i] < page ? 64 : page), 0);
+        memset(block, 1, sizes[i]);
+        psc_free(block);
+    }
+    assert_null(psc_alloc_huge(SIZE_MAX));
+}
+
 static void zeroed_blocks_are_zero(void **state)
 {
     (void)state;
@@ -90,14 +105,15 @@ static void realloc_keeps_what_was_there(void **state)
 static void the_nth_allocation_fails_and_only_it(void **state)
 {
     (void)state;
-    for (unsigned long n = 1; n <= 6; n++) {
+    for (unsigned long n = 1; n <= 8; n++) {
         psc_alloc_fail_at(n);
         void *blocks[] = {psc_alloc(1),          psc_alloc_zeroed(1, 1),
                           psc_alloc_array(1, 1), psc_realloc_array(NULL, 1, 1),
-                          psc_alloc_aligned(1),  psc_strdup("x")};
-        assert_int_equal(psc_alloc_count(), 6);
+                          psc_alloc_aligned(1),  psc_strdup("x"),
+                          psc_alloc_huge(1),     psc_alloc_huge(3 << 20)};
+        assert_int_equal(psc_alloc_count(), 8);
         psc_alloc_fail_at(0);
-        for (unsigned long i = 0; i < 6; i++) {
+        for (unsigned long i = 0; i < 8; i++) {
             assert_int_equal(blocks[i] == NULL, i + 1 == n);
             psc_free(blocks[i]);
         }
@@ -123,6 +139,7 @@ int main(void)
         cmocka_unit_test(products_that_overflow_give_null),
         cmocka_unit_test(multiply_tells_overflow),
         cmocka_unit_test(aligned_blocks_stand_on_64_bytes),
+        cmocka_unit_test(large_blocks_stand_where_huge_pages_do),
         cmocka_unit_test(zeroed_blocks_are_zero),
         cmocka_unit_test(realloc_keeps_what_was_there),
         cmocka_unit_test(the_nth_allocation_fails_and_only_it),

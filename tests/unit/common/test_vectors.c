@@ -122,6 +122,11 @@ static void elementwise_functions_have_the_bits_of_plain_loops(void **state)
         for (size_t i = 0; i < n; i++)
             expected[off + i] = x[i] - y[i];
         assert_same_bits(got, expected, MAX + 16);
+
+        assert_true(psc_vector_sum(got + off, x, y, n, INFINITY));
+        for (size_t i = 0; i < n; i++)
+            expected[off + i] = x[i] + y[i];
+        assert_same_bits(got, expected, MAX + 16);
     }
 }
 
@@ -141,6 +146,14 @@ static void outputs_may_be_the_inputs(void **state)
     psc_vector_subtract(b, b, a, 37);
     for (size_t i = 0; i < 37; i++)
         doubled[i] -= a[i];
+    assert_same_bits(b, doubled, 37);
+    for (size_t i = 0; i < 37; i++)
+        doubled[i] += a[i];
+    assert_true(psc_vector_sum(b, a, b, 37, INFINITY));
+    assert_same_bits(b, doubled, 37);
+    for (size_t i = 0; i < 37; i++)
+        doubled[i] += a[i];
+    assert_true(psc_vector_sum(b, b, a, 37, INFINITY));
     assert_same_bits(b, doubled, 37);
 }
 
@@ -207,8 +220,13 @@ static void one_value_out_of_bounds_is_found_anywhere(void **state)
         assert_true(psc_vector_all_within(a, n, limit));
         for (size_t i = 0; i < n; i++) {
             float kept = a[i];
+            float halves[50], sums[50];
             a[i] = bad[i % 4];
             assert_false(psc_vector_all_within(a, n, limit));
+            for (size_t k = 0; k < n; k++)
+                halves[k] = a[k] / 2;
+            assert_false(psc_vector_sum(sums, halves, halves, n, limit));
+            assert_true(psc_vector_sum(sums, halves, halves, i, limit));
             a[i] = kept;
         }
     }
