@@ -8,6 +8,7 @@
  * sent by then is taken back by the core, so that a stopped server costs no memory.
  */
 #include "common/clock.h"
+#include "worker/cached_rows.h"
 #include "worker/client_state.h"
 
 _Static_assert(EMBPS_ROW_LATE == (int)PSP_ROW_LATE, "states are those of the wire");
@@ -30,12 +31,11 @@ psc_status_t psw_prefetch(embps_table_t *table, const uint64_t *ids, size_t n, u
     embps_client_t *client = table->client;
     client->tally.prefetches++;
     client->tally.rows_prefetched += n;
-    const psw_target_t target = psw_table_target(table);
     const psw_prefetch_options_t options = {
         .ids = ids, .n = n, .distinct = distinct, .when = clock};
     size_t n_dropped = n;
     if (clock >= psw_core_clock(client->driver.core))
-        st = psw_issue_prefetch(&client->issuer, &target, &options, &n_dropped, error);
+        st = psw_cached_prefetch(table, &options, &n_dropped, error);
     client->tally.rows_prefetch_dropped += n_dropped;
     bool moved;
     return st == PSC_OK ? psw_driver_step(&client->driver, &moved, error) : st;

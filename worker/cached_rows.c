@@ -8,6 +8,10 @@
  * kept and told by the next call that can fail (a push, a clock, a barrier, the close). They use a
  * batch and a router of their own, since they are built between the two halves of a call.
  *
+ * A prefetch becomes a pull whose rows go to the cache alone, as far as there is room in the
+ * window, and an announcement of the rows that will be asked for when they are pulled. Nobody waits
+ * for it either, and its errors are nobody's.
+ *
  * With staleness 0 the cache is off: what it had is sent, and it is emptied, before anything else
  * is issued. A pull that is a scan, has a deadline, or wants another format than the table's, goes
  * past it, after all deltas.
@@ -21,8 +25,10 @@
 struct psw_cached {
     psw_cache_t *cache;
     psw_issuer_t issuer;
-    psw_request_t **requests; /* deltas under way */
+    psw_request_t **requests; /* deltas and prefetches under way */
     size_t n_requests, capacity;
+    uint64_t *ids; /* to be announced */
+    size_t ids_capacity;
     psc_error_t error; /* of deltas; code PSC_OK: none */
 };
 
@@ -40,6 +46,7 @@ void psw_cached_destroy(psw_cached_t *cached)
     psw_cache_destroy(cached->cache);
     clear_issuer(&cached->issuer);
     psc_free(cached->requests);
+    psc_free(cached->ids);
     psc_free(cached);
 }
 
@@ -81,7 +88,7 @@ psc_status_t psw_cached_set(embps_client_t *client, size_t bytes, psc_error_t *e
     return bytes != 0 ? create(client, bytes, error) : PSC_OK;
 }
 
-/* ---- deltas under way ---- */
+/* ---- requests that nobody waits for ---- */
 
 /* Takes what is answered. */
 static void reap(embps_client_t *client)
@@ -94,7 +101,9 @@ static void reap(embps_client_t *client)
             cached->requests[left++] = request;
             continue;
         }
-        if (request->error.code != PSC_OK && cached->error.code == PSC_OK)
+        /* nothing depends on a prefetch */
+        if (request->kind == PSP_PUSH && request->error.code != PSC_OK &&
+            cached->error.code == PSC_OK)
             cached->error = request->error;
         psw_core_release(client->driver.core, request);
     }
@@ -122,7 +131,8 @@ static psc_status_t reserve_request(psw_cached_t *cached, psc_error_t *error)
     psw_request_t **requests =
         psc_realloc_array(cached->requests, capacity, sizeof(psw_request_t *));
     if (requests == NULL)
-        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu pushes under way", capacity);
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu requests under way",
+                             capacity);
     cached->requests = requests;
     cached->capacity = capacity;
     return PSC_OK;
@@ -298,6 +308,110 @@ psc_status_t psw_cached_pull(embps_table_t *table, const psw_pull_options_t *opt
     rest.picked = &(psw_picked_t){.asked = &asked, .distinct = &distinct};
     return psw_issue_pull(&client->issuer, &target, &rest, room, issued_out, error);
 }
+
+/* ---- prefetches ---- */
+
+/* How many of the rows can be asked for without waiting for room. */
+static size_t fitting(const embps_table_t *table, size_t n)
+{
+    const psw_core_t *core = table->client->driver.core;
+    const uint32_t n_servers = psw_core_n_servers(core);
+    const size_t row_bytes =
+        psp_row_bytes(table->pull_format, table->dim) + sizeof(uint64_t) + 3 * sizeof(uint32_t);
+    for (uint32_t s = 0; n != 0 && s < n_servers;) {
+        /* not every server's part is the same */
+        const size_t rows = n_servers == 1 ? n : 2 * n / n_servers + 1;
+        if (psw_core_has_room(core, s, rows * row_bytes))
+            s++;
+        else
+            n /= 2;
+    }
+    return n;
+}
+
+static psc_status_t fill_cache(embps_table_t *table, const uint64_t *ids, const psw_asked_t *asked,
+                               psc_error_t *error)
+{
+    embps_client_t *client = table->client;
+    psw_cached_t *cached = client->cached;
+    const psw_target_t target = psw_table_target(table);
+    const psw_distinct_t none = {.n = asked->n};
+    const psw_picked_t picked = {.asked = asked, .distinct = &none};
+    /* No server makes this wait for other workers; how old the rows are is told. */
+    const psw_pull_options_t options = {.ids = ids,
+                                        .format = table->pull_format,
+                                        .staleness = PSP_STALENESS_ASYNC,
+                                        .cache = cached->cache,
+                                        .picked = &picked};
+    psw_issued_t issued;
+    psc_status_t st = reserve_request(cached, error);
+    if (st == PSC_OK)
+        st = psw_issue_pull(&cached->issuer, &target, &options, (psw_room_t){.fn = NULL}, &issued,
+                            error);
+    if (st != PSC_OK)
+        return st;
+    issued.request->owner = client;
+    cached->requests[cached->n_requests++] = issued.request;
+    return PSC_OK;
+}
+
+static psc_status_t announce(embps_table_t *table, const psw_prefetch_options_t *options,
+                             const psw_asked_t *asked, size_t from, size_t *n_dropped_out,
+                             psc_error_t *error)
+{
+    psw_cached_t *cached = table->client->cached;
+    const psw_target_t target = psw_table_target(table);
+    const size_t n = asked->n - from;
+    if (n > cached->ids_capacity) {
+        const size_t capacity = n + n / 2;
+        uint64_t *ids = psc_realloc_array(cached->ids, capacity, sizeof *ids);
+        if (ids == NULL)
+            return psc_error_set(error, PSC_NO_MEMORY, "no memory for a prefetch of %zu rows", n);
+        cached->ids = ids;
+        cached->ids_capacity = capacity;
+    }
+    for (size_t i = 0; i < n; i++)
+        cached->ids[i] = options->ids[asked->first[from + i]];
+    return psw_issue_prefetch(
+        &cached->issuer, &target,
+        &(psw_prefetch_options_t){
+            .ids = cached->ids, .n = n, .distinct = true, .when = options->when},
+        n_dropped_out, error);
+}
+
+psc_status_t psw_cached_prefetch(embps_table_t *table, const psw_prefetch_options_t *options,
+                                 size_t *n_dropped_out, psc_error_t *error)
+{
+    embps_client_t *client = table->client;
+    psw_distinct_t distinct;
+    psw_asked_t asked;
+    if (!is_on(client) || !table->keeps) {
+        const psw_target_t target = psw_table_target(table);
+        return psw_issue_prefetch(&client->issuer, &target, options, n_dropped_out, error);
+    }
+    reap(client);
+    set_limits(client);
+    psc_status_t st =
+        distinct_rows(table, options->ids, options->n, options->distinct, &distinct, error);
+    if (st != PSC_OK)
+        return st;
+    const psw_cache_rows_t rows = cache_rows(table, options->ids, &distinct);
+    st = psw_cache_prefetch(client->cached->cache, &rows, options->when, &asked, error);
+    const psc_status_t sent =
+        send_outbox(client, (psw_room_t){.fn = NULL}, st == PSC_OK ? error : NULL);
+    if (st == PSC_OK)
+        st = sent;
+    psw_asked_t wanted = asked;
+    wanted.n = st == PSC_OK ? fitting(table, asked.n_wanted) : 0;
+    if (wanted.n != 0)
+        st = fill_cache(table, options->ids, &wanted, error);
+    *n_dropped_out = 0;
+    if (st == PSC_OK && wanted.n < asked.n)
+        st = announce(table, options, &asked, wanted.n, n_dropped_out, error);
+    return st;
+}
+
+/* ---- pushes ---- */
 
 typedef struct source {
     const psw_push_options_t *options;

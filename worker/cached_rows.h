@@ -25,6 +25,15 @@ PSC_MUST_CHECK psc_status_t psw_cached_push(embps_table_t *table, const psw_push
                                             psw_room_t room, psw_issued_t *issued_out,
                                             psc_error_t *error);
 
+/*
+ * As psw_issue_prefetch, through such a cache: rows that it will have to ask for are pulled now, so
+ * that it can serve them then; those that it cannot keep are announced to their servers; the others
+ * are there. Errors: NO_MEMORY, what ended the core.
+ */
+PSC_MUST_CHECK psc_status_t psw_cached_prefetch(embps_table_t *table,
+                                                const psw_prefetch_options_t *options,
+                                                size_t *n_dropped_out, psc_error_t *error);
+
 /* The clock that is there ends: deltas that are due leave, without waiting for answers. Errors: as
  * psw_cached_push. */
 PSC_MUST_CHECK psc_status_t psw_cached_flush_due(embps_client_t *client, psc_error_t *error);

@@ -57,7 +57,7 @@ typedef struct psw_pull_options {
     const uint64_t *ids; /* [n] */
     size_t n;
     bool distinct;   /* the caller knows that ids are distinct */
-    float *rows_out; /* [n] rows, stride floats apart */
+    float *rows_out; /* [n] rows, stride floats apart; NULL: picked rows go to the cache alone */
     size_t stride;
     uint8_t *states_out;  /* [n]; NULL: not wanted */
     uint32_t *ages_out;   /* [n] clocks; NULL: not wanted */

@@ -15,6 +15,8 @@
 #include "common/alloc.h"
 #include "worker/direct.h"
 
+#define ROWS_AHEAD 8u
+
 static psc_status_t grow(uint32_t **array, size_t *capacity, size_t n, psc_error_t *error)
 {
     if (n <= *capacity)
@@ -127,6 +129,19 @@ static void copy_runs(const psw_request_t *request, const uint32_t *order, uint3
     }
 }
 
+static psc_status_t reserve_row(psw_request_t *request, psc_error_t *error)
+{
+    if (request->dim <= request->row_capacity)
+        return PSC_OK;
+    float *row = psc_realloc_array(request->row, request->dim, sizeof *row);
+    if (row == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a row of %u floats",
+                             request->dim);
+    request->row = row;
+    request->row_capacity = request->dim;
+    return PSC_OK;
+}
+
 static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
                                 const psp_pull_reply_t *reply, uint64_t least_clock,
                                 psc_error_t *error)
@@ -143,6 +158,9 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
         return psc_error_set(error, PSC_PROTOCOL,
                              "server %u answered a pull of %u rows with %zu values", server, n,
                              reply->n_values);
+    psc_status_t st = request->rows_out == NULL ? reserve_row(request, error) : PSC_OK;
+    if (st != PSC_OK)
+        return st;
     const size_t dim = request->dim, bytes = psp_row_bytes(request->format, dim);
     const bool details =
         request->states_out != NULL || request->ages_out != NULL || request->picked;
@@ -151,7 +169,11 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     if (plain)
         copy_runs(request, request->order + begin, n, row);
     for (uint32_t j = 0; !plain && j < n; j++) {
-        float *out = request->rows_out + (size_t)request->order[begin + j] * request->stride;
+        if (request->picked && j + ROWS_AHEAD < n)
+            psw_cache_expect(request->cache, request->tickets[begin + j + ROWS_AHEAD]);
+        float *out = request->row;
+        if (request->rows_out != NULL)
+            out = request->rows_out + (size_t)request->order[begin + j] * request->stride;
         const float *value = out;
         if (reply->states != NULL && !psp_row_has_value(reply->states[j])) {
             /* CURRENT answers a version that was told, LATE a deadline. */
@@ -174,19 +196,6 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     }
     if (request->direct != NULL && reply->places != NULL)
         psw_direct_learn(request->direct, server, request->table, request->dim, reply->places, n);
-    return PSC_OK;
-}
-
-static psc_status_t reserve_row(psw_request_t *request, psc_error_t *error)
-{
-    if (request->dim <= request->row_capacity)
-        return PSC_OK;
-    float *row = psc_realloc_array(request->row, request->dim, sizeof *row);
-    if (row == NULL)
-        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a row of %u floats",
-                             request->dim);
-    request->row = row;
-    request->row_capacity = request->dim;
     return PSC_OK;
 }
 

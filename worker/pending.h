@@ -29,7 +29,7 @@ struct embps_request {
     psc_error_t error; /* the first one; code PSC_OK: none */
 
     /* pull */
-    float *rows_out;
+    float *rows_out;     /* NULL: rows go to the cache alone */
     size_t stride;       /* floats from row to row */
     uint8_t *states_out; /* a psp_row_state_t a row; NULL: not wanted */
     bool may_be_late;    /* it has a deadline, and states_out */
@@ -50,7 +50,7 @@ struct embps_request {
     bool picked;           /* rows have tickets: the cache gets the answers */
     psw_ticket_t *tickets; /* message rows, as order */
     uint32_t *held;        /* version that lies in the caller's row already; 0: none */
-    float *row;            /* one row that a push brought back, decoded */
+    float *row;            /* one row on its way to the cache alone */
     size_t tickets_capacity, held_capacity, row_capacity;
 
     /* what came back */

@@ -56,10 +56,11 @@ typedef struct psw_cache_out {
     uint32_t *ages;  /* clocks; NULL: not wanted */
 } psw_cache_out_t;
 
-/* Rows that servers have to be asked for or told. Borrowed until the next pull or push. */
+/* Rows that servers have to be asked for or told. Borrowed until the next call with rows. */
 typedef struct psw_asked {
     size_t n;
-    size_t n_wanted; /* pushes: so many, the first ones, are kept and want to be sent back */
+    size_t n_wanted; /* pushes: so many, the first ones, are kept and want to be sent back;
+                        prefetches: are to be asked for */
     const uint32_t *first;
     const uint64_t *hashes;
     const uint32_t *held; /* pulls: version that is held, and already lies in the caller's row; 0:
@@ -110,6 +111,15 @@ PSC_MUST_CHECK psc_status_t psw_cache_pull(psw_cache_t *cache, const psw_cache_r
                                            psc_error_t *error);
 
 /*
+ * Names of rows that will be pulled in clock `when` those that are to be asked for now, so that
+ * they can be served then: the n_wanted first ones, as a pull that has no rows of its own. Behind
+ * them those that will be asked for then. Errors: NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t psw_cache_prefetch(psw_cache_t *cache, const psw_cache_rows_t *rows,
+                                               uint64_t when, psw_asked_t *asked_out,
+                                               psc_error_t *error);
+
+/*
  * Takes the deltas of kept rows; names the rows that have to be pushed. fill(context, i, row) is
  * called for kept rows of a delta push alone, once each. Errors: NO_MEMORY; INVALID_ARGUMENT (a
  * value is not finite; rows before it may have been taken).
@@ -145,6 +155,8 @@ typedef struct psw_answer {
     const uint8_t *row; /* NULL: the version that was held is the server's */
 } psw_answer_t;
 void psw_cache_answer(psw_cache_t *cache, const psw_answer_t *answer);
+/* The answer for this ticket will come soon: asks for the memory that it goes to. */
+void psw_cache_expect(const psw_cache_t *cache, psw_ticket_t ticket);
 
 /* Copies of the table are no longer to be trusted; deltas stay. drops: they go as well. */
 void psw_cache_end_table(psw_cache_t *cache, uint32_t table, bool drops);

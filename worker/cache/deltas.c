@@ -8,15 +8,25 @@
  * often). The first period of a row is cut at random, from its hash, so that rows that come
  * together do not leave together for ever.
  *
- * Rows that are due at the same clock hang in one list of a wheel. Taking a row copies its deltas
- * to the outbox, which holds one run of rows for each table, and adds them to its base: to the same
- * float as the server will add them, so that base and server's row have the same bits as long as
- * nobody else pushes. Cost: O(1) a row.
+ * Rows that are due at the same clock hang in one list of a wheel. Taking a row puts its deltas,
+ * value less base, into the outbox, which holds one run of rows for each table, and adds them to
+ * its base: to the same float as the server will add them, so that base and server's row have the
+ * same bits as long as nobody else pushes. Cost: O(1) a row.
  */
 #include "worker/cache/deltas.h"
 
 #include "common/alloc.h"
+#include "common/hash.h"
 #include "common/vectors.h"
+
+#define NONE PSW_CACHE_NO_SLOT
+
+void psw_deltas_init(psw_deltas_t *deltas)
+{
+    *deltas = (psw_deltas_t){.flush = 1};
+    for (size_t i = 0; i < PSW_WHEEL; i++)
+        deltas->wheel[i] = NONE;
+}
 
 void psw_deltas_clear(psw_deltas_t *deltas)
 {
@@ -25,7 +35,7 @@ void psw_deltas_clear(psw_deltas_t *deltas)
         psc_free(deltas->tables[i].rows);
     }
     psc_free(deltas->tables);
-    *deltas = (psw_deltas_t){0};
+    psw_deltas_init(deltas);
 }
 
 psc_status_t psw_deltas_table(psw_deltas_t *deltas, const psw_cache_table_t *table,
@@ -38,8 +48,9 @@ psc_status_t psw_deltas_table(psw_deltas_t *deltas, const psw_cache_table_t *tab
             return PSC_OK;
         }
     }
-    psw_kept_table_t *tables =
-        psc_realloc_array(deltas->tables, deltas->n_tables + 1, sizeof *tables);
+    psw_kept_table_t *tables = NULL;
+    if (deltas->n_tables < PSW_TABLES_MAX)
+        tables = psc_realloc_array(deltas->tables, deltas->n_tables + 1, sizeof *tables);
     if (tables == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a table in the cache");
     deltas->tables = tables;
@@ -48,12 +59,8 @@ psc_status_t psw_deltas_table(psw_deltas_t *deltas, const psw_cache_table_t *tab
     return PSC_OK;
 }
 
-static psw_entry_t **list_of(psw_deltas_t *deltas, uint64_t clock)
-{
-    return &deltas->wheel[clock % PSW_WHEEL];
-}
-
-void psw_deltas_begin(psw_deltas_t *deltas, psw_entry_t *entry, uint64_t clock)
+void psw_deltas_begin(psw_deltas_t *deltas, const psw_entries_t *entries, psw_entry_t *entry,
+                      uint64_t clock)
 {
     uint64_t wait = entry->period;
     if (wait == 0) { /* its first time */
@@ -62,28 +69,39 @@ void psw_deltas_begin(psw_deltas_t *deltas, psw_entry_t *entry, uint64_t clock)
     } else if (wait > deltas->flush) {
         wait = entry->period = (uint16_t)deltas->flush;
     }
-    entry->since = clock;
-    entry->due = clock + wait - 1;
+    entry->since = (uint32_t)clock;
+    entry->due = (uint16_t)((clock + wait - 1) % PSW_WHEEL);
     entry->pushes = 0;
     entry->dirty = true;
-    psw_entry_t **list = list_of(deltas, entry->due);
-    entry->previous = NULL;
+    uint32_t *list = &deltas->wheel[entry->due];
+    entry->previous = NONE;
     entry->next = *list;
-    if (*list != NULL)
-        (*list)->previous = entry;
-    *list = entry;
+    if (*list != NONE)
+        psw_entries_of(entries, *list)->previous = entry->slot;
+    *list = entry->slot;
     deltas->n_dirty++;
 }
 
-static void unlink_entry(psw_deltas_t *deltas, psw_entry_t *entry)
+size_t psw_deltas_due(const psw_deltas_t *deltas, const psw_entries_t *entries, uint64_t clock,
+                      uint32_t slots_out[PSW_DUE_AT_ONCE])
 {
-    if (entry->previous != NULL)
-        entry->previous->next = entry->next;
+    size_t n = 0;
+    for (uint32_t slot = deltas->wheel[clock % PSW_WHEEL]; slot != NONE && n < PSW_DUE_AT_ONCE;
+         slot = psw_entries_of(entries, slot)->next)
+        slots_out[n++] = slot;
+    for (size_t i = 0; i < n; i++)
+        psw_entries_touch(entries, slots_out[i], true);
+    return n;
+}
+
+static void unlink_entry(psw_deltas_t *deltas, const psw_entries_t *entries, psw_entry_t *entry)
+{
+    if (entry->previous != NONE)
+        psw_entries_of(entries, entry->previous)->next = entry->next;
     else
-        *list_of(deltas, entry->due) = entry->next;
-    if (entry->next != NULL)
-        entry->next->previous = entry->previous;
-    entry->previous = entry->next = NULL;
+        deltas->wheel[entry->due] = entry->next;
+    if (entry->next != NONE)
+        psw_entries_of(entries, entry->next)->previous = entry->previous;
     entry->dirty = false;
     deltas->n_dirty--;
 }
@@ -109,13 +127,13 @@ static psc_status_t reserve(psw_kept_table_t *table, psc_error_t *error)
 /* How long the row's next deltas wait, after a period that was not cut short. */
 static void set_period(const psw_deltas_t *deltas, psw_entry_t *entry, uint64_t clock)
 {
-    const uint64_t clocks = clock - entry->since + 1;
+    const uint32_t clocks = (uint32_t)clock - entry->since + 1;
     if (clocks < entry->period)
         return;
     uint32_t period = deltas->flush;
     if (entry->pushes >= clocks)
         period /= 4;
-    else if (2 * (uint64_t)entry->pushes >= clocks)
+    else if (2 * (uint32_t)entry->pushes >= clocks)
         period /= 2;
     entry->period = (uint16_t)(period != 0 ? period : 1);
 }
@@ -127,24 +145,28 @@ psc_status_t psw_deltas_take(psw_deltas_t *deltas, psw_entries_t *entries, psw_e
     psc_status_t st = reserve(table, error);
     if (st != PSC_OK)
         return st;
-    const float *values = psw_entry_deltas(entry);
-    table->ids[table->n] = entry->id;
-    memcpy(table->rows + table->n * entry->dim, values, entry->dim * sizeof *values);
+    const size_t dim = table->is.dim;
+    float *value = psw_entries_value(entries, entry->slot), *base = value + dim;
+    float *row = table->rows + table->n * dim;
+    psc_vector_subtract(row, value, base, dim);
+    table->ids[table->n] = psc_row_id_of_hash(table->is.number, entry->hash);
     table->n++;
     set_period(deltas, entry, clock);
-    unlink_entry(deltas, entry);
-    if (entry->has_base)
-        psc_vector_add(entry->floats, values, entry->dim);
+    unlink_entry(deltas, entries, entry);
+    if (entry->has_base) {
+        psc_vector_add(base, row, dim);
+        memcpy(value, base, dim * sizeof *base);
+    }
     entry->version++;
     entry->has_version = entry->has_version && table->is.exact;
     psw_entries_stamp(entries, entry);
     return PSC_OK;
 }
 
-void psw_deltas_drop(psw_deltas_t *deltas, psw_entry_t *entry)
+void psw_deltas_drop(psw_deltas_t *deltas, const psw_entries_t *entries, psw_entry_t *entry)
 {
     if (entry->dirty)
-        unlink_entry(deltas, entry);
+        unlink_entry(deltas, entries, entry);
 }
 
 bool psw_deltas_outbox(psw_deltas_t *deltas, psw_outbox_t *outbox_out)

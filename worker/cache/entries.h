@@ -6,46 +6,73 @@
 #include "worker/cache/cache.h"
 #include "worker/cache/frequency.h"
 
+#define PSW_TABLES_MAX UINT16_MAX /* numbers below; this one marks a place without a copy */
+#define PSW_CHUNKS_MAX 64u
+#define PSW_CHUNK_SHIFT 26u /* a slot: chunk, then row */
+
+/* What is known of a copy; one cache line. Its floats lie elsewhere. */
 typedef struct psw_entry {
-    uint64_t hash, id;
-    struct psw_entry *chain; /* of its bucket, or of free blocks */
-    uint32_t table;          /* index among the cache's tables */
-    uint32_t dim;
+    uint64_t hash;
+    uint64_t least_clock, asked_at; /* of the last answer */
     uint32_t slot;
-    uint32_t stamp;   /* changes when an answer that is under way would no longer fit */
-    uint32_t version; /* that servers have if nobody else changed the row */
-    uint32_t era;     /* of the last answer */
-    uint64_t least_clock, asked_at;    /* of the last answer */
-    struct psw_entry *previous, *next; /* rows whose deltas are due at the same clock */
-    uint64_t since;                    /* clock of the first delta */
-    uint64_t due;                      /* clock at whose end they leave */
-    uint32_t pushes;
+    uint32_t stamp;          /* changes when an answer that is under way would no longer fit */
+    uint32_t version;        /* that servers have if nobody else changed the row */
+    uint32_t era;            /* of the last answer */
+    uint32_t previous, next; /* slots of rows whose deltas are due at the same clock; next: also of
+                                places without a copy */
+    uint32_t since;          /* clock of the first delta, modulo 2^32 */
+    uint16_t due;            /* list of the wheel that the row hangs in */
+    uint16_t table;          /* index among the cache's tables */
+    uint16_t pushes;         /* since then; 65,535 or more */
     uint16_t period;  /* clocks from the first delta to the flush, and of an asynchronous copy */
     uint8_t state;    /* psp_row_state_t */
-    bool has_base;    /* base is the row, own pushes included, deltas aside */
+    bool has_base;    /* base is the row, own pushes included that were issued */
     bool has_version; /* version is right */
-    bool dirty;       /* there are deltas; what they hold is undefined otherwise */
-    float floats[];   /* base [dim], deltas [dim] */
+    bool dirty;       /* there are deltas: value - base (without a base, base is 0). Otherwise value
+                         is the base, if there is one, and undefined as it is if there is none */
 } psw_entry_t;
 
+/* Places for rows of one width. */
+typedef struct psw_chunk {
+    psw_entry_t *entries; /* [n]; NULL: there is no such chunk */
+    float *floats;        /* of each: value [dim], base [dim]; stride in all */
+    size_t stride;
+    uint32_t dim, n;
+    uint32_t n_used;  /* with a copy */
+    uint32_t n_begun; /* had one once; those behind were not touched */
+    uint32_t hand;    /* row that is looked at next */
+    uint32_t free;    /* slot of one that has none any more; PSW_CACHE_NO_SLOT: there is none */
+} psw_chunk_t;
+
+/* A row in the index; slot PSW_CACHE_NO_SLOT: none. */
+typedef struct psw_cell {
+    uint32_t tag; /* upper half of the hash: its first bits are the cell where a search begins */
+    uint32_t slot;
+} psw_cell_t;
+
 typedef struct psw_entries {
-    size_t budget, used; /* bytes; used: blocks, free ones too */
-    psw_entry_t **buckets;
-    size_t n_buckets; /* a power of two */
-    psw_entry_t **slots;
-    uint32_t *free_slots;
-    uint32_t n_slots, n_free_slots, capacity;
-    uint32_t hand;
+    size_t budget, used; /* bytes */
+    psw_cell_t *cells;
+    uint32_t cell_bits;
+    psw_chunk_t chunks[PSW_CHUNKS_MAX];
+    uint32_t n_chunks; /* that there are or were */
+    size_t n_places;   /* of all chunks */
+    size_t n;          /* with a copy */
+    uint32_t turn;     /* chunk that was looked at last */
     uint32_t stamp;
-    size_t n;
-    psw_entry_t *free_blocks; /* all of free_bytes */
-    size_t free_bytes;
     psw_frequency_t frequency;
 } psw_entries_t;
 
-static inline float *psw_entry_deltas(psw_entry_t *entry)
+static inline psw_entry_t *psw_entries_of(const psw_entries_t *entries, uint32_t slot)
 {
-    return entry->floats + entry->dim;
+    return &entries->chunks[slot >> PSW_CHUNK_SHIFT].entries[slot & ((1u << PSW_CHUNK_SHIFT) - 1)];
+}
+
+/* value [dim], base [dim] */
+static inline float *psw_entries_value(const psw_entries_t *entries, uint32_t slot)
+{
+    const psw_chunk_t *chunk = &entries->chunks[slot >> PSW_CHUNK_SHIFT];
+    return chunk->floats + (slot & ((1u << PSW_CHUNK_SHIFT) - 1)) * chunk->stride;
 }
 
 /* Errors: INVALID_ARGUMENT, NO_MEMORY. */
@@ -55,42 +82,41 @@ void psw_entries_clear(psw_entries_t *entries);
 
 psw_entry_t *psw_entries_find(const psw_entries_t *entries, uint64_t hash, uint32_t table);
 
-static inline psw_entry_t *psw_entries_at(const psw_entries_t *entries, psw_ticket_t ticket)
-{
-    psw_entry_t *entry = ticket.slot < entries->n_slots ? entries->slots[ticket.slot] : NULL;
-    return entry != NULL && entry->stamp == ticket.stamp ? entry : NULL;
-}
+/*
+ * Where the rows of these hashes [n] may be found, for psw_entries_found: slots_out [n],
+ * PSW_CACHE_NO_SLOT for those that are not kept.
+ */
+void psw_entries_seek(const psw_entries_t *entries, const uint64_t *hashes, size_t n,
+                      uint32_t *slots_out);
 
 /*
- * For row u of hashes [n]: asks for the memory that the rows behind it will need, which lies
- * anywhere: buckets first, then the first copy of each, then its floats. Most chains have one.
+ * Row u of those that were sought, wherever it is now, or NULL. To be asked for one after the
+ * other, from 0 on: the rows behind it are read from memory meanwhile.
  */
-static inline void psw_entries_fetch(const psw_entries_t *entries, const uint64_t *hashes, size_t u,
-                                     size_t n)
-{
-    const size_t mask = entries->n_buckets - 1;
-    if (u + 24 < n)
-        __builtin_prefetch(&entries->buckets[(hashes[u + 24] >> 14) & mask]);
-    if (u + 12 < n)
-        __builtin_prefetch(entries->buckets[(hashes[u + 12] >> 14) & mask]);
-    if (u + 5 < n) {
-        const psw_entry_t *entry = entries->buckets[(hashes[u + 5] >> 14) & mask];
-        for (size_t k = 0; entry != NULL && k < 2 * (size_t)entry->dim && k < 512; k += 16)
-            __builtin_prefetch(entry->floats + k, 1);
-    }
-}
+psw_entry_t *psw_entries_found(const psw_entries_t *entries, const uint64_t *hashes,
+                               const uint32_t *slots, size_t u, size_t n, uint32_t table);
 
-/* Bytes that a row of dim takes of the budget. */
+/* The copy will be needed soon; both: its base too. */
+void psw_entries_touch(const psw_entries_t *entries, uint32_t slot, bool both);
+
+/* The copy that a ticket means, if it is still that. */
+psw_entry_t *psw_entries_at(const psw_entries_t *entries, psw_ticket_t ticket);
+
+/* All copies, one after the other: *slot is 0 at first; NULL: that was all. */
+psw_entry_t *psw_entries_next(const psw_entries_t *entries, uint32_t *slot);
+
+/* Bytes that a row of dim takes of the budget, at most. */
 size_t psw_entries_cost(uint32_t dim);
 
 /* A new copy, without value, if it fits into the budget; NULL: not, or no memory. */
-psw_entry_t *psw_entries_add(psw_entries_t *entries, uint64_t hash, uint64_t id, uint32_t table,
-                             uint32_t dim);
+psw_entry_t *psw_entries_add(psw_entries_t *entries, uint64_t hash, uint32_t table, uint32_t dim);
 /* Which copy should go for a row that is seen `count` times: one that is seen less often; NULL:
- * none that was looked at is. */
-psw_entry_t *psw_entries_victim(psw_entries_t *entries, uint32_t count);
+ * none that was looked at is. One of another width: with all copies of its chunk. */
+psw_entry_t *psw_entries_victim(psw_entries_t *entries, uint32_t dim, uint32_t count);
 /* Takes a copy (without deltas) out. */
 void psw_entries_remove(psw_entries_t *entries, psw_entry_t *entry);
+/* A chunk without copies gives its memory back. */
+void psw_entries_free_chunk(psw_entries_t *entries, uint32_t chunk);
 
 /* Answers that are under way for it no longer count. */
 void psw_entries_stamp(psw_entries_t *entries, psw_entry_t *entry);

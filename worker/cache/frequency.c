@@ -41,6 +41,12 @@ static uint8_t *line_of(const psw_frequency_t *frequency, uint64_t hash, uint64_
     return frequency->counters + (size_t)((mixed >> 16) & (frequency->n / LINE - 1)) * LINE;
 }
 
+void psw_frequency_fetch(const psw_frequency_t *frequency, uint64_t hash)
+{
+    uint64_t bits;
+    __builtin_prefetch(line_of(frequency, hash, &bits), 1);
+}
+
 static size_t counter_of(uint64_t bits, uint32_t k)
 {
     return k * QUARTER + (size_t)((bits >> (4 * k)) & (QUARTER - 1));

@@ -25,6 +25,9 @@ PSC_MUST_CHECK psc_status_t psw_frequency_init(psw_frequency_t *frequency, size_
 /* Of zeros too. */
 void psw_frequency_clear(psw_frequency_t *frequency);
 
+/* Asks for the memory of the row's counters. */
+void psw_frequency_fetch(const psw_frequency_t *frequency, uint64_t hash);
+
 /* Counts the row of this psc_row_hash once more. Returns its estimate. */
 uint32_t psw_frequency_add(psw_frequency_t *frequency, uint64_t hash);
 

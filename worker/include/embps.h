@@ -454,7 +454,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_pull_within(embps_table_t *table, const uin
 /*
  * What: announces rows that this client will pull in a later clock (clock: how often it will have
  * called embps_clock by then; its present clock is possible too), so that servers read them from
- * disk before. Has no effect but speed, and never waits: what would have to wait is left out
+ * disk before, and so that the client's cache, if it has one that may serve them then, has them.
+ * Has no effect but speed, and never waits: what would have to wait is left out
  * (client.rows_prefetch_dropped of embps_stats), as are rows that a server cannot bring in time.
  * Servers keep announced rows in memory until they are used, up to a tenth of it.
  * Shapes: ids [n] any values, duplicates allowed. Errors: INVALID_ARGUMENT, NO_MEMORY, what ended

@@ -121,8 +121,8 @@ static bool side_create(side_t *side, embps_table_t *table, size_t n_rows, size_
         !psc_size_multiply(floats, sizeof(float), &bytes))
         return false;
     side->table = table;
-    side->base = psc_alloc_aligned(bytes);
-    side->rows = psc_alloc_aligned(bytes);
+    side->base = psc_alloc_huge(bytes);
+    side->rows = psc_alloc_huge(bytes);
     return side->base != NULL && side->rows != NULL;
 }
 

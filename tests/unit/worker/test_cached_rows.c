@@ -280,6 +280,17 @@ static void tick(world_t *w, size_t r)
         w->clock_seen[r][w->clock[r]][o] = w->clock[o];
 }
 
+static void prefetch(world_t *w, size_t r)
+{
+    uint64_t ids[N];
+    embps_error_t error;
+    const size_t n = test_below(&w->random, N + 1);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = id_of(draw(w));
+    check(embps_prefetch(w->tables[r], ids, n, w->clock[r] + test_below(&w->random, 3), &error),
+          &error);
+}
+
 static void run(uint32_t staleness, uint32_t flush)
 {
     static world_t w;
@@ -295,6 +306,8 @@ static void run(uint32_t staleness, uint32_t flush)
             pull_ages(&w, r);
         else if (test_below(&w.random, 2) == 0)
             tick(&w, r);
+        else
+            prefetch(&w, r);
         if (step < 3000 && test_below(&w.random, 750) == 0) {
             embps_error_t error;
             finish_calls(&w, r);
@@ -369,6 +382,8 @@ static void one_client_sees_its_own_effects_whatever_is_switched(void **state)
                 tick(&w, 0);
         } else if (dice == 6) {
             w.tables[0] = open_table(w.clients[0], "t", NULL);
+        } else if (dice == 7) {
+            prefetch(&w, 0);
         } else if (dice < 22) {
             pull(&w, 0);
         } else {
@@ -505,6 +520,49 @@ static void a_delta_that_is_refused_later_is_told_and_the_copy_ends(void **state
     finish(&w, 1);
 }
 
+/* Each in the formats f32 and bf16; rows of other formats are decoded on their way. */
+static void announced_rows_are_served_without_a_question(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {NULL, "bf16"};
+    for (size_t f = 0; f < 2; f++) {
+        static world_t w;
+        embps_error_t error;
+        uint64_t ids[IDS];
+        float rows[IDS][D];
+        start(&w, 1, EMBPS_ASYNC, 8);
+        embps_client_t *client = w.clients[0];
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        embps_table_t *table;
+        check(embps_set_cache(client, 1 << 20, &error), &error);
+        options.dim = D;
+        options.pull_format = formats[f];
+        check(embps_table_open(client, "announced", &options, &table, &error), &error);
+        for (size_t i = 0; i < IDS; i++) {
+            const size_t index = i < IDS - 20 ? i : i - 100; /* some twice in a call */
+            ids[i] = id_of(index);
+            for (size_t c = 0; c < D; c++)
+                rows[i][c] = (float)(index % 100) / 4; /* exact in bf16 */
+        }
+        check(embps_push(table, EMBPS_ASSIGN, ids, IDS, &rows[0][0], 0, &error), &error);
+        check(embps_prefetch(table, ids, 200, 2, &error), &error);
+        check(embps_prefetch(table, ids + 200, IDS - 200, 1, &error), &error);
+        while (counter(client, "client.cache.fetched") < IDS - 20)
+            ; /* answers come within the calls of the client */
+        check(embps_prefetch(table, ids, IDS, 2, &error), &error); /* all are there */
+        for (int clock = 0; clock < 2; clock++)
+            check(embps_clock(client, 0, NULL, &error), &error);
+        const uint64_t hits = counter(client, "client.cache.hits");
+        memset(rows, 0, sizeof rows);
+        check(embps_pull(table, ids, IDS, &rows[0][0], &error), &error);
+        for (size_t i = 0; i < IDS; i++)
+            assert_true(rows[i][D - 1] == (float)(i % 100) / 4); /* of those seen twice, too */
+        assert_int_equal(counter(client, "client.cache.hits") - hits, IDS - 20);
+        assert_int_equal(counter(client, "client.cache.fetched"), IDS - 20);
+        finish(&w, 1);
+    }
+}
+
 static void *meet(void *argument)
 {
     world_t *w = argument;
@@ -567,6 +625,7 @@ int main(void)
         cmocka_unit_test(rows_of_16_bits_are_fetched_again_after_own_deltas),
         cmocka_unit_test(rows_that_come_back_with_gradients_are_what_a_pull_shows),
         cmocka_unit_test(a_delta_that_is_refused_later_is_told_and_the_copy_ends),
+        cmocka_unit_test(announced_rows_are_served_without_a_question),
         cmocka_unit_test(after_a_barrier_everybody_sees_everything),
         cmocka_unit_test(a_cache_that_is_too_small_is_refused),
     };

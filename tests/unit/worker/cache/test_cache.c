@@ -1,5 +1,6 @@
 /* The rules of the cache, one at a time; test_cache_model.c has all of them at once. */
 #include "tests/support/cmocka.h"
+#include "tests/support/test_seed.h"
 
 #include "common/alloc.h"
 #include "common/hash.h"
@@ -266,6 +267,102 @@ static void a_row_seen_once_displaces_none_that_is_used(void **state)
     psw_cache_destroy(w.cache);
 }
 
+/* What a server has for a row, without pushes. */
+static float value_of(uint32_t table, uint64_t id)
+{
+    return (float)(table * 1000000 + id % 1000000);
+}
+
+/* Pulls ids [n] of a table; rows that are asked for are answered. How many were served. */
+static size_t pull_all(psw_cache_t *cache, const psw_cache_table_t *table, const uint64_t *ids,
+                       size_t n)
+{
+    enum { MOST = 64, WIDEST = 100 };
+    uint64_t hashes[MOST];
+    static float got[MOST][WIDEST], sent[WIDEST];
+    psw_asked_t asked;
+    assert_true(n <= MOST && table->dim <= WIDEST);
+    for (size_t i = 0; i < n; i++)
+        hashes[i] = psc_row_hash(table->number, ids[i]);
+    const psw_cache_rows_t rows = {.table = table, .ids = ids, .hashes = hashes, .n = n};
+    const psw_cache_out_t out = {.rows = got[0], .stride = WIDEST};
+    memset(got, 0, sizeof got);
+    assert_int_equal(psw_cache_pull(cache, &rows, &out, &asked, NULL), PSC_OK);
+    bool is_asked[MOST] = {false};
+    for (size_t k = 0; k < asked.n; k++)
+        is_asked[asked.first[k]] = true;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t c = 0; !is_asked[i] && c < table->dim; c++)
+            assert_true(got[i][c] == value_of(table->number, ids[i]));
+    }
+    for (size_t k = 0; k < asked.n; k++) {
+        for (size_t c = 0; c < table->dim; c++)
+            sent[c] = value_of(table->number, ids[asked.first[k]]);
+        psw_cache_answer(cache, &(psw_answer_t){.ticket = asked.tickets[k],
+                                                .version = 1,
+                                                .row = (const uint8_t *)sent});
+    }
+    return n - asked.n;
+}
+
+static void rows_come_and_go_within_the_budget_and_each_keeps_its_value(void **state)
+{
+    (void)state;
+    static const size_t budgets[] = {64 << 10, 1 << 20, 48 << 20};
+    static const uint64_t least_hits[] = {4000, 30000, 60000};
+    for (size_t b = 0; b < sizeof budgets / sizeof budgets[0]; b++) {
+        test_random_t random = test_random_start();
+        psw_cache_t *cache;
+        const psw_cache_table_t tables[] = {{.number = 1, .dim = 5},
+                                            {.number = 2, .dim = 33},
+                                            {.number = 9, .dim = 5},
+                                            {.number = 4, .dim = 100}};
+        psw_cache_counters_t counters;
+        uint64_t n_emptied = 0;
+        assert_int_equal(psw_cache_create(budgets[b], &cache, NULL), PSC_OK);
+        psw_cache_set_limits(cache, 5, 1);
+        for (int round = 0; round < 3000; round++) {
+            uint64_t ids[64];
+            size_t n = 0;
+            for (uint64_t id = test_below(&random, 4); n < 64; id += 1 + test_below(&random, 4))
+                if (test_below(&random, 1 + id / 16) == 0)
+                    ids[n++] = id;
+            (void)pull_all(cache, &tables[test_below(&random, 4)], ids, n);
+            psw_cache_counters(cache, &counters);
+            assert_true(counters.bytes <= budgets[b]);
+            assert_int_equal(counters.rows, counters.admitted - counters.evicted - n_emptied);
+            if (round % 500 == 400)
+                psw_cache_end_table(cache, 2, false);
+            if (round == 1700) {
+                psw_cache_empty(cache);
+                n_emptied = counters.rows;
+            }
+        }
+        assert_true(counters.hits > least_hits[b]);
+        assert_true(b == 2 || counters.evicted > 100);
+        psw_cache_destroy(cache);
+    }
+}
+
+static void rows_of_another_width_displace_those_that_are_no_longer_pulled(void **state)
+{
+    (void)state;
+    psw_cache_t *cache;
+    const psw_cache_table_t tables[] = {{.number = 1, .dim = 100}, {.number = 2, .dim = 3}};
+    uint64_t ids[60];
+    assert_int_equal(psw_cache_create(64 << 10, &cache, NULL), PSC_OK);
+    psw_cache_set_limits(cache, 5, 1);
+    for (uint64_t i = 0; i < 60; i++)
+        ids[i] = i;
+    for (size_t t = 0; t < 4; t++) {
+        size_t served = 0;
+        for (int round = 0; round < 100; round++)
+            served = pull_all(cache, &tables[t % 2], ids, 60);
+        assert_true(served >= 30);
+    }
+    psw_cache_destroy(cache);
+}
+
 static void memory_that_is_short_is_told_and_harms_nothing(void **state)
 {
     (void)state;
@@ -330,6 +427,8 @@ int main(void)
         cmocka_unit_test(rows_that_are_pushed_in_every_clock_leave_more_often),
         cmocka_unit_test(a_shorter_period_sends_what_waits_for_the_longer_one),
         cmocka_unit_test(a_row_seen_once_displaces_none_that_is_used),
+        cmocka_unit_test(rows_come_and_go_within_the_budget_and_each_keeps_its_value),
+        cmocka_unit_test(rows_of_another_width_displace_those_that_are_no_longer_pulled),
         cmocka_unit_test(memory_that_is_short_is_told_and_harms_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,6 +21,7 @@ enum {
 };
 
 #define TABLE 5u
+#define NO_CALL SIZE_MAX
 
 /* Column 0: what this worker did; column 1: what others did, which only add. Others leave every
  * third row alone, and these are assigned too. */
@@ -38,7 +39,7 @@ typedef struct op {
     psw_ticket_t tickets[OPS];
     float values[OPS]; /* pushes: of column 0 */
     /* pulls, as expected when they were issued */
-    size_t call;
+    size_t call; /* NO_CALL: a prefetch */
     uint32_t first[OPS];
     /* once served */
     bool served;
@@ -185,11 +186,11 @@ static void answer(world_t *w)
                              .row = (const uint8_t *)bytes};
         if (op->is_pull && op->held[i] != 0 && op->held[i] == row->version)
             told.row = NULL;
-        else if (op->is_pull)
+        else if (op->is_pull && op->call != NO_CALL)
             memcpy(w->calls[op->call].rows[op->first[i]], bytes, sizeof bytes);
         psw_cache_answer(w->cache, &told);
     }
-    if (op->is_pull) {
+    if (op->is_pull && op->call != NO_CALL) {
         w->calls[op->call].open = 0;
         check_call(w, &w->calls[op->call]);
     }
@@ -282,6 +283,33 @@ static void pull(world_t *w)
     }
     call->open = 1;
     enqueue(w, op);
+}
+
+static void prefetch(world_t *w)
+{
+    uint64_t ids[BATCH], hashes[BATCH];
+    psw_asked_t asked;
+    const psw_cache_rows_t rows = {
+        .table = &w->table, .ids = ids, .hashes = hashes, .n = draw_ids(w, ids, hashes)};
+    assert_int_equal(
+        psw_cache_prefetch(w->cache, &rows, w->clock + test_below(&w->random, 4), &asked, NULL),
+        PSC_OK);
+    assert_true(asked.n_wanted <= asked.n && asked.n <= rows.n);
+    op_t *op = new_op(asked.n_wanted);
+    op->is_pull = true;
+    op->call = NO_CALL;
+    op->asked_at = w->clock;
+    for (size_t i = 0; i < op->n; i++) {
+        assert_true(asked.tickets[i].slot != PSW_CACHE_NO_SLOT);
+        op->ids[i] = ids[asked.first[i]];
+        op->held[i] = asked.held[i];
+        op->tickets[i] = asked.tickets[i];
+    }
+    send_outbox(w);
+    if (op->n != 0)
+        enqueue(w, op);
+    else
+        free(op);
 }
 
 typedef struct values {
@@ -414,6 +442,8 @@ static void run(uint32_t staleness, uint32_t flush, bool exact)
             answer(&w);
             break;
         }
+        if (test_below(&w.random, 16) == 0)
+            prefetch(&w);
         if (test_below(&w.random, 500) == 0)
             psw_cache_expire(w.cache);
         if (test_below(&w.random, 1000) == 0)
