@@ -50,6 +50,7 @@ enum {
     OPTION_PREFETCH,
     OPTION_CACHE,
     OPTION_FLUSH,
+    OPTION_TIMEOUT,
     N_OPTIONS
 };
 
@@ -266,6 +267,16 @@ static const psc_option_t template[N_OPTIONS] = {
                       .help = "With --cache: changes of a kept word are sent once in N batches; "
                               "of words that every batch changes, four times as often. At the "
                               "start, when steps are large, more often too."},
+    [OPTION_TIMEOUT] = {.name = "timeout",
+                        .argument = "SECONDS",
+                        .type = PSC_OPTION_DOUBLE,
+                        .offset = FIELD(timeout_s),
+                        .min = 0,
+                        .max = 1e6,
+                        .default_value = "60",
+                        .help = "How long a server may owe an answer without a sign of life; the "
+                                "training then ends with an error that names it. Waiting for other "
+                                "workers does not count. 0: for ever."},
     [OPTION_LOCAL] = {.name = "local",
                       .type = PSC_OPTION_FLAG,
                       .offset = FIELD(local),

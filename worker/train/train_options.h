@@ -32,6 +32,7 @@ typedef struct psw_train_options {
     uint64_t cache;       /* of each worker; bytes; 0: none */
     uint64_t flush;       /* clocks */
     double sample, alpha;
+    double timeout_s;          /* of servers; 0: none */
     bool plain;                /* form is "plain" */
     const char *staleness;     /* "async" or a number of clocks */
     uint32_t staleness_clocks; /* the same; EMBPS_ASYNC */

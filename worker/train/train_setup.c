@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <sys/stat.h>
 
 #define BATCH_WORDS_OF_ALL 20000u
@@ -197,6 +198,7 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
     const psw_train_options_t *options = setup->options;
     psw_reader_t *reader = NULL;
     psw_builder_t *builder = NULL;
+    embps_set_timeout(client, (uint32_t)ceil(options->timeout_s * 1000));
     psc_status_t st = open_tables(options, client, tables_out, error);
     if (st == PSC_OK)
         st = psw_reader_create(setup->corpus, part->begin, part->end, &reader, error);

@@ -45,6 +45,7 @@ static void defaults_are_those_of_the_original_tool(void **state)
     assert_int_equal(options.seed, 1);
     assert_true(options.sample == 1e-3);
     assert_true(options.alpha == 0.025);
+    assert_true(options.timeout_s == 60);
     assert_string_equal(options.precision, "f32");
     assert_string_equal(options.direct, "off");
     assert_true(options.staleness_clocks == EMBPS_ASYNC);
@@ -146,6 +147,7 @@ static void what_makes_no_sense_is_refused_with_the_reason(void **state)
         {"skipgram", "--corpus a --out v --staleness -1", "async and 0"},
         {"skipgram", "--corpus a --out v --staleness 1x", "async and 0"},
         {"skipgram", "--corpus a --out v --staleness 4294967296", "async and 0"},
+        {"skipgram", "--corpus a --out v --timeout -1", "timeout"},
         {"skipgram", "--corpus a --out v --out-context v", "same file"},
         {"skipgram", "--corpus a --out v --save-vocab v", "same file"},
         {"cbow", "--corpus a --out v --form plain", "no effect"},
