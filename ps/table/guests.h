@@ -14,7 +14,9 @@
 
 #define PS_GUEST_REQUESTS 64u                  /* of one guest, waiting or kept */
 #define PS_GUESTS_KEPT_BYTES ((size_t)8 << 20) /* of answers of all guests */
-#define PS_GUESTS_GAP_US UINT64_C(10000000)    /* how long a request waits for those before it */
+/* How long a request waits for those before it. Long: that may be a large push, which takes minutes
+ * on a slow line, and who takes a refusal for the answer leaves a gap that is never closed. */
+#define PS_GUESTS_GAP_US UINT64_C(300000000)
 
 typedef struct ps_guest ps_guest_t;
 

@@ -247,14 +247,20 @@ static void a_gap_that_is_not_filled_is_told(void **state)
     ps_shard_set_time(f.shard, 2 * SECOND);
     fixture_poll(&f);
     nothing_comes(&f);
+    ps_shard_set_time(f.shard, SECOND + PS_GUESTS_GAP_US); /* the guest is still there */
+    push(&f, 1, 3, 1, 7, 4);
+    nothing_comes(&f);
     ps_shard_set_time(f.shard, 2 * SECOND + PS_GUESTS_GAP_US);
     fixture_poll(&f);
     assert_int_equal(status_of_next(&f, early), PSC_TIMEOUT);
-    /* Nothing is lost: both come again. */
+    assert_int_equal(status_of_next(&f, early + 1), PSC_TIMEOUT);
+    /* Nothing is lost: they come again. */
     push(&f, 1, 1, 1, 7, 1);
     push(&f, 1, 2, 1, 7, 2);
-    assert_int_equal(status_of_next(&f, early + 1), PSC_OK);
     assert_int_equal(status_of_next(&f, early + 2), PSC_OK);
+    assert_int_equal(status_of_next(&f, early + 3), PSC_OK);
+    fixture_hello(&f, 0); /* whose lease is over by now */
+    f.sequence[0] = 0;
     assert_true(look(&f, 0, 7) == 3);
     fixture_close(&f, true);
 }
