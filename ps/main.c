@@ -17,6 +17,9 @@
  * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
  * let the servers end in order, with all rows written.
  *
+ * A job of servers that listen needs no workers; then those signals stop each server. Without
+ * mpirun a server that listens is ps/alone.c's.
+ *
  * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread.
  * Memory outside of --memory is kept small: two malloc arenas, freed memory goes back early.
  */
@@ -25,6 +28,8 @@
 #include "common/log.h"
 #include "common/process.h"
 #include "common/run_status.h"
+#include "proto/grpc/grpc_server.h"
+#include "proto/joined_transport.h"
 #include "proto/message.h"
 #include "proto/mpi/mpi_transport.h"
 #include "ps/alone.h"
@@ -39,6 +44,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define POOL_KEEP_BYTES ((size_t)8 << 20)
@@ -64,8 +70,11 @@ typedef struct program {
     psp_transport_t *transport;
     ps_server_t *server;
     ps_surroundings_t surroundings;
-    remote_t *remotes; /* [n_workers] */
-    uint64_t heard_us; /* when signs of life were taken last */
+    remote_t *remotes;      /* [n_workers] */
+    uint64_t heard_us;      /* when signs of life were taken last */
+    psp_transport_t *door;  /* of guests, until it is part of transport; NULL: none */
+    const char **addresses; /* [n_servers] where they listen; NULL: they do not */
+    ps_stop_watch_t *watch; /* of signals, where there are no workers to be left to */
 } program_t;
 
 /* Where the others live on, MPI_Abort ends this rank alone, and mpirun never notices its end. */
@@ -76,14 +85,19 @@ static void abort_job(int exit_status)
     _exit(exit_status);
 }
 
-static void ignore_signals(void)
+/* Where there may be no workers to leave them to, the signals wait to be asked for. */
+static void ignore_signals(bool listens)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigemptyset(&ignore.sa_mask);
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    if (listens) {
+        ps_stop_signals_block();
+        return;
+    }
     (void)sigaction(SIGTERM, &ignore, NULL);
     (void)sigaction(SIGINT, &ignore, NULL);
     (void)sigaction(SIGUSR1, &ignore, NULL);
-    (void)sigaction(SIGPIPE, &ignore, NULL);
 }
 
 static void log_start(const program_t *program)
@@ -166,11 +180,9 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
                                                 .describe = describe,
                                                 .tell_servers = tell_servers,
                                                 .hear_server = hear_server};
-    psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &program->pool, error);
-    if (st != PSC_OK)
-        return st;
     const uint32_t n_workers = psp_mpi_job_n_workers(program->job);
-    program->remotes = psc_alloc_zeroed(n_workers, sizeof *program->remotes);
+    const ps_server_arguments_t *arguments = &program->arguments;
+    program->remotes = psc_alloc_zeroed((size_t)n_workers + 1, sizeof *program->remotes);
     if (program->remotes == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %" PRIu32 " workers",
                              n_workers);
@@ -184,21 +196,58 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .pool = program->pool,
         .direct = program->arguments.direct,
         /* Where mpirun ends a job that lost a rank there is nothing to watch for. */
-        .surroundings = psc_run_recovers() ? &program->surroundings : NULL,
+        .surroundings = n_workers != 0 && psc_run_recovers() ? &program->surroundings : NULL,
         .on_loss = program->arguments.loss_rule,
         .stopped_us = (uint64_t)(program->arguments.worker_timeout_s * 1e6),
+        .n_guests = program->door != NULL ? (uint32_t)arguments->guests : 0,
+        .lease_us = (uint64_t)(arguments->lease_s * 1e6),
+        .addresses = program->addresses,
     };
-    st = ps_server_open(&options, &program->server, error);
-    if (st != PSC_OK)
-        return st;
-    return psp_mpi_transport_create(program->job, program->pool, PSP_MAX_MESSAGE_BYTES,
-                                    &program->transport, error);
+    psc_status_t st = ps_server_open(&options, &program->server, error);
+    if (st == PSC_OK && program->door != NULL) {
+        st = psp_joined_create(program->transport, program->door, &program->transport, error);
+        program->door = st == PSC_OK ? NULL : program->door;
+    }
+    if (st == PSC_OK && arguments->port_file != NULL && options.rank == 0)
+        st = ps_listening_write(arguments->port_file, program->addresses, options.n_servers, error);
+    return st;
+}
+
+/* What messages come by. */
+static psc_status_t open_transports(program_t *program, psc_error_t *error)
+{
+    psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &program->pool, error);
+    if (st == PSC_OK)
+        st = psp_mpi_transport_create(program->job, program->pool, PSP_MAX_MESSAGE_BYTES,
+                                      &program->transport, error);
+    if (st == PSC_OK && program->arguments.listen != NULL)
+        st = ps_listening_open(&program->arguments, psp_mpi_job_rank(program->job), program->pool,
+                               program->transport, &program->door, error);
+    return st;
+}
+
+/* Collective over the servers, whatever failed so far: where they listen. */
+static psc_status_t learn_addresses(program_t *program, psc_error_t *error)
+{
+    const char *own = program->door != NULL ? psp_door_address(program->door) : "";
+    const uint32_t n = psp_mpi_job_n_servers(program->job);
+    size_t *sizes = psc_alloc_array(n, sizeof *sizes);
+    char *all = NULL;
+    PSC_BUG_ON(sizes == NULL); /* the others would wait for ever */
+    psc_status_t st = psp_mpi_job_gather(program->job, own, strlen(own), &all, sizes, error);
+    if (st == PSC_OK)
+        st = ps_listening_split(all, sizes, n, &program->addresses, error);
+    psc_free(all);
+    psc_free(sizes);
+    return st;
 }
 
 /* What was opened is put away; the server has been closed. */
 static void close_rest(program_t *program)
 {
+    psp_transport_destroy(program->door);
     psp_transport_destroy(program->transport);
+    psc_free(program->addresses);
     psp_pool_destroy(program->pool);
     psc_free(program->remotes);
     psp_mpi_job_destroy(program->job);
@@ -244,9 +293,16 @@ static psc_status_t serve(program_t *program)
 {
     int32_t rank = (int32_t)psp_mpi_job_rank(program->job);
     psc_error_t error = PSC_ERROR_INIT;
-    psc_status_t st = ps_server_run(program->server, program->transport, &error);
+    psc_status_t st = PSC_OK;
+    if (psp_mpi_job_n_workers(program->job) == 0)
+        st = ps_stop_signals_watch(program->server, &program->watch, &error);
+    if (st == PSC_OK)
+        st = ps_server_run(program->server, program->transport, &error);
     if (st != PSC_OK)
         fail(program, &error);
+    ps_stop_signals_unwatch(program->watch);
+    if (rank == 0 && program->arguments.port_file != NULL)
+        (void)unlink(program->arguments.port_file);
     psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
     const uint32_t n_lost = ps_server_lost(program->server);
     bool reporter = false;
@@ -273,7 +329,9 @@ static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
 {
     MPI_Comm world = MPI_COMM_WORLD;
     psc_error_t job_error = PSC_ERROR_INIT;
-    if (psp_mpi_job_create(&world, PSP_MPI_SERVER, &program->job, &job_error) != PSC_OK) {
+    const psp_mpi_role_t role =
+        program->arguments.listen != NULL ? PSP_MPI_LISTENING_SERVER : PSP_MPI_SERVER;
+    if (psp_mpi_job_create(&world, role, &program->job, &job_error) != PSC_OK) {
         /* Every rank knows the same: the first one says it. */
         int world_rank = 0;
         (void)MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
@@ -288,9 +346,16 @@ static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
     psc_process_set_label(label);
     if (st == PSC_OK) {
         log_start(program);
-        if (open_server(program, error) == PSC_OK)
-            error->code = PSC_OK; /* what all ranks agree on is in error */
+        st = open_transports(program, error);
     }
+    psc_error_t gathering = PSC_ERROR_INIT;
+    psc_status_t gathered = learn_addresses(program, &gathering);
+    if (st == PSC_OK && gathered != PSC_OK) {
+        st = gathered;
+        *error = gathering;
+    }
+    if (st == PSC_OK && open_server(program, error) == PSC_OK)
+        error->code = PSC_OK; /* what all ranks agree on is in error */
     st = start(program, error);
     return st == PSC_OK ? serve(program) : st;
 }
@@ -309,12 +374,9 @@ int main(int argc, char *argv[])
     if (st == PSC_OK && parsed == PSC_PARSE_EXIT)
         return EXIT_SUCCESS;
     psc_log_set_level(level);
-    if (st == PSC_OK && program.arguments.listen != NULL && !ps_is_rank()) {
-        ps_stop_signals_block();
-        (void)signal(SIGPIPE, SIG_IGN);
+    ignore_signals(program.arguments.listen != NULL);
+    if (st == PSC_OK && program.arguments.listen != NULL && !ps_is_rank())
         return (int)ps_alone_run(&program.arguments);
-    }
-    ignore_signals();
     int provided = 0;
     if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         psc_log(PSC_LOG_ERROR, "MPI could not be initialised");

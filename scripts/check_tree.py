@@ -52,6 +52,7 @@ INCLUDE_EXCEPTIONS = {
     ("worker/local_shard.c", "ps/server.h"): "starts a shard inside the worker's process",
     ("worker/tool/plan.c", "ps/table_plan.h"): "plans with the server's own formulas",
     ("ps/main.c", "proto/mpi/mpi_transport.h"): "the program chooses the transport",
+    ("ps/main.c", "proto/grpc/grpc_server.h"): "the program chooses the transport",
     ("ps/alone.c", "proto/grpc/grpc_server.h"): "a program too",
     ("ps/listening.c", "proto/grpc/grpc_server.h"): "opens the door for both programs",
     ("ps/listening.c", "proto/grpc/listen_address.h"): "may others reach it?",

@@ -102,10 +102,11 @@ static psc_status_t learn_roles(psp_mpi_job_t *job, int n, int own_rank, psc_err
         psc_free(roles);
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %d ranks", n);
     }
-    int own_role = (int)job->role;
+    int own_role = job->listens ? PSP_MPI_LISTENING_SERVER : (int)job->role;
     int rc = MPI_Allgather(&own_role, 1, MPI_INT, roles, 1, MPI_INT, job->all);
     for (int rank = 0; rc == MPI_SUCCESS && rank < n; rank++) {
-        int role = roles[rank] == PSP_MPI_SERVER ? PSP_MPI_SERVER : PSP_MPI_WORKER;
+        int role = roles[rank] == PSP_MPI_WORKER ? PSP_MPI_WORKER : PSP_MPI_SERVER;
+        job->n_listening += roles[rank] == PSP_MPI_LISTENING_SERVER;
         if (rank == own_rank)
             job->rank = job->n_of[role];
         job->ranks_of[role][job->n_of[role]++] = rank;
@@ -133,7 +134,7 @@ static psc_status_t check_roles(const psp_mpi_job_t *job, psc_error_t *error)
                              "this job has no server: start server ranks beside the workers, as in "
                              "mpirun -n 1 embps-server --data DIR : -n %u embps-train ...",
                              job->n_of[PSP_MPI_WORKER]);
-    if (job->n_of[PSP_MPI_WORKER] == 0)
+    if (job->n_of[PSP_MPI_WORKER] == 0 && job->n_listening < job->n_of[PSP_MPI_SERVER])
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "this job has no worker: start workers beside the servers, as in "
                              "mpirun -n %u embps-server --data DIR : -n 1 embps-train ...",
@@ -172,7 +173,8 @@ psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_j
     if (job == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a job");
     job->all = job->own = job->messages = MPI_COMM_NULL;
-    job->role = role;
+    job->listens = role == PSP_MPI_LISTENING_SERVER;
+    job->role = job->listens ? PSP_MPI_SERVER : role;
     int rank = 0;
     int size = 0;
     psc_status_t st = make_communicators(job, *(const MPI_Comm *)comm, error);

@@ -9,14 +9,16 @@
 #include <mpi.h>
 
 struct psp_mpi_job {
-    MPI_Comm all;      /* a copy of the caller's, for collectives */
-    MPI_Comm own;      /* the ranks of one's role */
-    MPI_Comm messages; /* another copy, for the transport alone */
-    psp_mpi_role_t role;
-    uint32_t rank;    /* among one's role */
-    uint32_t n_of[2]; /* ranks of each role */
-    int *ranks_of[2]; /* ranks in `all` of each role, ascending */
-    int n_on_host;    /* ranks of the job on this machine */
+    MPI_Comm all;         /* a copy of the caller's, for collectives */
+    MPI_Comm own;         /* the ranks of one's role */
+    MPI_Comm messages;    /* another copy, for the transport alone */
+    psp_mpi_role_t role;  /* SERVER or WORKER */
+    bool listens;         /* a server that does without workers */
+    uint32_t n_listening; /* servers that do */
+    uint32_t rank;        /* among one's role */
+    uint32_t n_of[2];     /* ranks of each role */
+    int *ranks_of[2];     /* ranks in `all` of each role, ascending */
+    int n_on_host;        /* ranks of the job on this machine */
     uint64_t cluster;
     psc_process_id_t *processes; /* by rank in `all` */
     struct psp_mpi_note *notes;  /* that were sent: MPI may still read them */

@@ -12,6 +12,7 @@
 typedef enum psp_mpi_role {
     PSP_MPI_SERVER = 0,
     PSP_MPI_WORKER = 1,
+    PSP_MPI_LISTENING_SERVER = 2, /* for create: a server that does without workers, if all do */
 } psp_mpi_role_t;
 
 /* The ranks of a job by role, with a communicator of one's own kind. */

@@ -25,7 +25,7 @@ ask() # ADDRESS CHECK...
 job=$!
 await 30 test -s alone.port || { cat alone.log; exit 1; }
 address=$(cat alone.port)
-ask "$address" rows | grep -q 'rows on 1 servers are right' || failed "rows on one server"
+ask "$address" rows >rows.log 2>&1 && grep -q 'rows on 1 servers are right' rows.log || failed "rows on one server: $(cat rows.log)"
 ask "$address" malformed 3000 >malformed.log 2>&1 || failed "malformed messages: $(cat malformed.log)"
 
 # A guest that is there when the server ends: the server goes at once, and the guest is told.
@@ -39,7 +39,41 @@ code=0
 wait "$job" || code=$?
 job=
 [ "$code" = 0 ] || failed "with a guest: exit status $code: $(cat alone.log)"
-echo >&4
+echo >&4 || true # it may be gone
 wait "$guest" || failed "the guest: $(cat hold.log)"
+
+# Three servers of a job without workers: a client is told one address and learns the others.
+env --default-signal=INT "${bare[@]}" -n 3 "$server" --data three --memory 16M --listen 127.0.0.1:0 \
+    --port-file three.port >three.log 2>&1 </dev/null &
+job=$!
+await 30 test -s three.port || { cat three.log; exit 1; }
+[ "$(sort -u three.port | wc -l)" = 3 ] || failed "three addresses: $(cat three.port)"
+ask "$(sed -n 2p three.port)" rows >rows.log 2>&1 && grep -q 'rows on 3 servers are right' rows.log || failed "rows on three servers: $(cat rows.log)"
+kill -USR1 "$job"
+code=0
+wait "$job" || code=$?
+job=
+[ "$code" = 0 ] || failed "three servers: exit status $code: $(cat three.log)"
+[ "$(grep -l '"state": "clean"' three/server-?/identity.json | wc -l)" = 3 ] || failed "three servers: not closed clean"
+[ ! -e three.port ] || failed "three servers left their port file"
+
+# Guests of a job that trains. It ends when its workers have left, as they did, whoever else is there.
+make_text text 3000 500
+"${bare[@]}" -n 2 "$server" --data job --memory 16M --listen 127.0.0.1:0 --port-file job.port : \
+    -n 1 "$train" skipgram --corpus text --out vectors --epochs 1000 --quiet >job.log 2>&1 </dev/null &
+job=$!
+await 60 test -s job.port || { cat job.log; exit 1; }
+ask "$(sed -n 1p job.port)" rows >rows.log 2>&1 && grep -q 'rows on 2 servers are right' rows.log || failed "guests of a job: $(cat rows.log)"
+ask "$(sed -n 2p job.port)" hold <line >hold-job.log 2>&1 &
+guest=$!
+exec 4>line
+await 30 grep -q held hold-job.log || failed "no guest of a job: $(cat hold-job.log)"
+kill -USR1 "$job"
+code=0
+wait "$job" || code=$?
+job=
+[ "$code" = 7 ] || failed "a job with guests: exit status $code: $(cat job.log)"
+echo >&4 || true # it may be gone
+wait "$guest" || failed "the guest of a job: $(cat hold-job.log)"
 
 [ "$failures" = 0 ]
