@@ -28,6 +28,7 @@
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "proto/grpc/grpc_health.h"
 #include "proto/grpc/grpc_layer.h"
 #include "proto/grpc/listen_address.h"
 #include "proto/message.h"
@@ -46,7 +47,8 @@
 #define STREAMS_PER_CONNECTION 256
 #define LOOK_US UINT64_C(1000000)
 #define OPS_MAX 4u
-#define LATE_MAX 64u /* calls that are cancelled at a time */
+#define HEALTH UINT32_MAX /* a kind that the door answers itself */
+#define LATE_MAX 64u      /* calls that are cancelled at a time */
 
 typedef enum call_state { EXPECTED, PENDING, RECEIVING, HELD, ENDING } call_state_t;
 
@@ -293,7 +295,8 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
         return;
     }
     expect_calls(door);
-    call->kind = psp_grpc_kind(call->details.method);
+    call->kind =
+        psp_grpc_is_health(call->details.method) ? HEALTH : psp_grpc_kind(call->details.method);
     char text[128];
     if (stopping) {
         end_call(call, GRPC_STATUS_UNAVAILABLE, "the server ends");
@@ -324,6 +327,14 @@ static void hand_over(call_t *call, psp_buffer_t *buffer)
         psp_transport_wake(door->options.wake_also);
 }
 
+/* Takes buffer. */
+static void answer_health(call_t *call, psp_buffer_t *buffer)
+{
+    const grpc_status_code status = psp_grpc_check_health(buffer->data, buffer->size, &call->reply);
+    psp_buffer_put(buffer);
+    end_call(call, status, status == GRPC_STATUS_OK ? "" : "no such service here");
+}
+
 /* A message is in, or the call is off. */
 static void step_received(psp_grpc_tag_t *tag, bool ok)
 {
@@ -340,7 +351,9 @@ static void step_received(psp_grpc_tag_t *tag, bool ok)
     if (call->request != NULL)
         grpc_byte_buffer_destroy(call->request);
     call->request = NULL;
-    if (st == PSC_OK)
+    if (st == PSC_OK && call->kind == HEALTH)
+        answer_health(call, buffer);
+    else if (st == PSC_OK)
         hand_over(call, buffer);
     else
         end_call(call, psp_grpc_status(st), error.message);

@@ -167,6 +167,49 @@ static void what_the_door_refuses_says_why(void **state)
     close_door(&owner);
 }
 
+static void probes_are_told_that_it_serves(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *request;
+        size_t size;
+        grpc_status_code status;
+    } cases[] = {
+        {"", 0, GRPC_STATUS_OK},
+        {"\x0a\x00", 2, GRPC_STATUS_OK},
+        {"\x0a\x0e"
+         "embps.v1.Embps",
+         16, GRPC_STATUS_OK},
+        {"\x12\x01x\x0a\x0e"
+         "embps.v1.Embps",
+         19, GRPC_STATUS_OK},
+        {"\x0a\x05other", 7, GRPC_STATUS_NOT_FOUND},
+        {"\x0a\x05oth", 5, GRPC_STATUS_INVALID_ARGUMENT},
+        {"\x08\x01", 2, GRPC_STATUS_INVALID_ARGUMENT},
+    };
+    owner_t owner;
+    grpc_caller_t caller;
+    grpc_called_t called;
+    open_door(&owner);
+    atomic_store(&owner.silent, true); /* the owner is not asked */
+    grpc_caller_open(&caller, psp_door_address(owner.door));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        assert_int_equal(grpc_caller_call(&caller, "/grpc.health.v1.Health/Check", cases[i].request,
+                                          cases[i].size, &called),
+                         cases[i].status);
+        if (called.status == GRPC_STATUS_OK) {
+            assert_int_equal(called.reply_size, 2);
+            assert_memory_equal(called.reply, "\x08\x01", 2);
+        }
+        free(called.reply);
+    }
+    assert_int_equal(grpc_caller_call(&caller, "/grpc.health.v1.Health/Watch", "", 0, &called),
+                     GRPC_STATUS_UNIMPLEMENTED);
+    assert_int_equal(atomic_load(&owner.n_taken), 0);
+    grpc_caller_close(&caller);
+    close_door(&owner);
+}
+
 static void no_more_calls_than_may_be_under_way(void **state)
 {
     (void)state;
@@ -363,6 +406,7 @@ int main(void)
         cmocka_unit_test(messages_of_any_size_come_and_are_answered),
         cmocka_unit_test(many_calls_at_once_get_each_its_answer),
         cmocka_unit_test(what_the_door_refuses_says_why),
+        cmocka_unit_test(probes_are_told_that_it_serves),
         cmocka_unit_test(no_more_calls_than_may_be_under_way),
         cmocka_unit_test(over_the_quota_messages_wait_and_none_is_lost),
         cmocka_unit_test(a_port_in_use_is_an_error_at_once),
