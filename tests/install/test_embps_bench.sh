@@ -22,6 +22,11 @@ fi
     echo "not one line for each number of pages"
     exit 1
 }
+"$bench" door --rows 300 --dim 7 --seconds 0.01 --repeats 1 --json --dir "$folder" | grep -cE \
+    '^\{"bench": "door\.(pull|push)", "dim": 7, "batch": 300, .*"rows_per_s": [1-9].*"ratio": [0-9.]*[1-9]' | grep -qx 2 || {
+    echo "not one line for pulls and one for pushes by address"
+    exit 1
+}
 if "$bench" bogus 2>/dev/null || "$bench" 2>/dev/null; then
     echo "a wrong command was accepted"
     exit 1
