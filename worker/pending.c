@@ -165,7 +165,8 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     const bool details =
         request->states_out != NULL || request->ages_out != NULL || request->picked;
     const uint8_t *row = reply->rows;
-    const bool plain = !details && reply->states == NULL && request->format == PSP_FORMAT_F32;
+    const bool plain = request->rows_out != NULL && !details && reply->states == NULL &&
+                       request->format == PSP_FORMAT_F32;
     if (plain)
         copy_runs(request, request->order + begin, n, row);
     for (uint32_t j = 0; !plain && j < n; j++) {
