@@ -2,9 +2,9 @@
  * Memory that will be needed soon.
  *
  * A prefetch instruction may be dropped where the page's translation is not at hand, which is the
- * rule for rows that lie anywhere in much memory, most of all in a virtual machine: rows of 100
- * floats in 64 MiB took 300 ns each to change with prefetches in front, 115 with reads. A read is
- * not dropped, and as nothing depends on it, a processor that executes out of order goes on.
+ * rule for rows that lie anywhere in much memory, most of all in a virtual machine (`embps-bench
+ * pages` shows where). A read is not dropped, and as nothing depends on it, a processor that
+ * executes out of order goes on. Short loops over few instructions a row do not need either.
  */
 #ifndef COMMON_TOUCH_H
 #define COMMON_TOUCH_H

@@ -7,6 +7,7 @@
 PSC_MUST_CHECK psc_status_t bench_kernel(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_store(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_batch(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t bench_cache(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_wire(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_door(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_pages(int argc, char *const argv[], psc_error_t *error);

@@ -20,6 +20,7 @@ static const struct {
     {"kernel", bench_kernel, "the arithmetic of training, on one core"},
     {"store", bench_store, "the row store beside a plain array and raw RocksDB, on one core"},
     {"batch", bench_batch, "what a client does to a batch, beside a copy of its rows"},
+    {"cache", bench_cache, "what a client's cache costs, beside an array of the same rows"},
     {"wire", bench_wire, "pulls and pushes between two ranks beside plain MPI and redis"},
     {"door", bench_door, "pulls and pushes by address, beside bare calls of gRPC's core"},
     {"pages", bench_pages, "what a read costs by the pages that reads are spread over"},
