@@ -152,6 +152,7 @@ static psc_status_t send_outbox(embps_client_t *client, psw_room_t room, psc_err
     psw_cached_t *cached = client->cached;
     psw_outbox_t outbox;
     psc_status_t st = PSC_OK;
+    cached->issuer.direct = client->issuer.direct; /* which must know what is on its way */
     while (psw_cache_outbox(cached->cache, &outbox)) {
         embps_table_t *table = find_table(client, outbox.table);
         const psw_target_t target = psw_table_target(table);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Workers that read rows straight from the memory of servers on their host: the same bits as by
-# messages, for any number of servers, with little memory, and in a training; where it is not allowed, all
+# messages, for any number of servers, with little memory, and in a training, with a cache too; where it is not allowed, all
 # goes by messages.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
@@ -38,9 +38,12 @@ job train-messages 1 1 256M auto "${train[@]}" --out vectors-messages
 job train-direct 1 1 256M auto "${train[@]}" --direct auto --out vectors-direct
 job train-direct-2 2 1 8M auto "${train[@]}" --direct auto --out vectors-direct-2
 job train-direct-2-2 2 2 64M auto "${train[@]}" --direct auto --staleness 0 --out vectors-direct-2-2
+job train-cached-2-2 2 2 64M auto "${train[@]}" --direct auto --cache 8M --staleness 0 --out vectors-cached-2-2
 job train-messages-2-2 2 2 64M off "${train[@]}" --staleness 0 --out vectors-messages-2-2
 "${train[@]}" --local --threads 1 --data data-local --direct auto --out vectors-local
 for other in direct direct-2 local; do
     cmp vectors-messages vectors-$other
 done
-cmp vectors-messages-2-2 vectors-direct-2-2
+for other in direct cached; do
+    cmp vectors-messages-2-2 vectors-$other-2-2
+done

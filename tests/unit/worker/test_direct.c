@@ -337,6 +337,62 @@ static void it_can_be_switched_off_and_on_and_scans_stay_messages(void **state)
     stop(&s, 1);
 }
 
+/* Deltas are whole numbers, so that every sum is exact, whatever is added up first. */
+static void check_cache(bool direct)
+{
+    enum { HOT = 200, N = 60, STEPS = 4000 };
+    setting_t s;
+    static float rows[N * D], seen[N * D];
+    float sums[HOT] = {0};
+    uint64_t ids[N];
+    size_t which[N];
+    embps_table_t *table = NULL;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    test_random_t random = test_random_start();
+    start(&s, 1, direct, NULL);
+    check(embps_set_cache(s.client[0], 65536, &error)); /* not for all of them */
+    options.dim = D;
+    options.init = "zeros";
+    options.pull_format = "f16"; /* exact pulls go past the cache */
+    check(embps_table_open(s.client[0], "whole numbers", &options, &table, &error));
+    for (size_t step = 0; step < STEPS; step++) {
+        const size_t n = 1 + test_below(&random, N);
+        const bool push = test_below(&random, 2) == 0;
+        for (size_t i = 0; i < n; i++) {
+            which[i] = test_below(&random, HOT);
+            ids[i] = id_of(which[i]);
+            const float delta = push ? (float)test_below(&random, 3) - 1 : 0;
+            for (size_t d = 0; d < D; d++)
+                rows[i * D + d] = delta;
+            sums[which[i]] += delta;
+        }
+        if (push)
+            check(embps_push(table, EMBPS_DELTA, ids, n, rows, 0, &error));
+        if (test_below(&random, 8) == 0)
+            check(embps_clock(s.client[0], 0, NULL, &error));
+        check(embps_pull_states(table, ids, n, seen, NULL,
+                                test_below(&random, 2) == 0 ? EMBPS_PULL_EXACT : 0, &error));
+        for (size_t i = 0; i < n * D; i++)
+            assert_true(seen[i] == sums[which[i / D]]);
+    }
+    assert_true(counter(&s, "client.cache.hits") > STEPS);
+    if (direct)
+        assert_true(counter(&s, "client.rows_direct") > STEPS);
+    stop(&s, 1);
+}
+
+static void with_a_cache_direct_reads_show_all_own_deltas(void **state)
+{
+    (void)state;
+    check_cache(true);
+}
+
+static void with_a_cache_messages_show_all_own_deltas(void **state)
+{
+    (void)state;
+    check_cache(false);
+}
+
 static void what_is_read_is_reported(void **state)
 {
     (void)state;
@@ -365,6 +421,8 @@ int main(void)
         cmocka_unit_test(at_staleness_0_a_pull_waits_for_the_others_as_by_messages),
         cmocka_unit_test(without_places_all_comes_by_messages),
         cmocka_unit_test(it_can_be_switched_off_and_on_and_scans_stay_messages),
+        cmocka_unit_test(with_a_cache_direct_reads_show_all_own_deltas),
+        cmocka_unit_test(with_a_cache_messages_show_all_own_deltas),
         cmocka_unit_test(what_is_read_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
