@@ -65,6 +65,25 @@ bool psc_run_status_ended(const char *role, int32_t rank, int *signal_out)
     return true;
 }
 
+static void came_name(int32_t rank, char name[64])
+{
+    (void)snprintf(name, 64, "came-%" PRId32, rank);
+}
+
+void psc_run_status_come(int32_t rank)
+{
+    char name[64];
+    came_name(rank, name);
+    write_record(name, "\n", 1);
+}
+
+bool psc_run_status_came(int32_t rank)
+{
+    char name[64], path[PATH_MAX];
+    came_name(rank, name);
+    return make_path(name, path) && access(path, F_OK) == 0;
+}
+
 bool psc_run_recovers_hosts(void)
 {
     const char *value = getenv(PSC_RECOVERY_VARIABLE);

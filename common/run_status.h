@@ -29,6 +29,12 @@ void psc_run_status_begin(void);
  * or more where the folder is on another machine. Any thread. */
 bool psc_run_status_ended(const char *role, int32_t rank, int *signal_out);
 
+/* A rank of the job has come: the file <dir>/came-<rank>. Whether another one has. Any thread. */
+void psc_run_status_come(int32_t rank);
+bool psc_run_status_came(int32_t rank);
+
+#define PSC_SERVERS_VARIABLE "EMBPS_RUN_SERVERS" /* how many of the job's first ranks are servers */
+
 #define PSC_RECOVERY_VARIABLE "EMBPS_RECOVERY"
 #define PSC_RECOVERY_HOSTS "hosts" /* its value for a job on several hosts */
 

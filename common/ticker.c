@@ -1,15 +1,15 @@
 /*
- * The client's own thread, for signs of life.
- *
- * It touches nothing of the client: core, driver and transport stay the calling thread's, without
- * locks. All that it does is to call a function, which over MPI sends an empty message to each
- * server (proto/mpi/mpi_beat.c). So a program that computes for long between two calls is not taken
- * for lost, and one that has stopped, or whose machine has gone, is.
+ * A thread that calls a function now and then.
  *
  * It sleeps on a condition variable by the monotonic clock, so that the stop does not wait for the
- * interval. Signals are left to the program's threads.
+ * interval. The lock is held for the flag alone, never while the function is called, so that the
+ * function may take as long as it likes and take what locks it likes. Signals are left to the
+ * program's other threads.
+ *
+ * Who uses it: a client over MPI for its signs of life (worker/connect.c), and a server for saying
+ * who has not come while it waits in MPI (ps/main.c).
  */
-#include "worker/beat.h"
+#include "common/ticker.h"
 
 #include "common/alloc.h"
 
@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <time.h>
 
-struct psw_beat {
-    psw_beat_fn beat;
+struct psc_ticker {
+    psc_tick_fn tick;
     void *context;
     uint64_t interval_us;
     pthread_t thread;
@@ -40,37 +40,37 @@ static void add_us(struct timespec *time, uint64_t us)
 
 static void *run(void *context)
 {
-    psw_beat_t *beat = context;
-    (void)pthread_mutex_lock(&beat->lock);
-    while (!beat->stopping) {
-        (void)pthread_mutex_unlock(&beat->lock);
-        beat->beat(beat->context);
+    psc_ticker_t *ticker = context;
+    (void)pthread_mutex_lock(&ticker->lock);
+    while (!ticker->stopping) {
+        (void)pthread_mutex_unlock(&ticker->lock);
+        ticker->tick(ticker->context);
         struct timespec until;
         (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        add_us(&until, beat->interval_us);
-        (void)pthread_mutex_lock(&beat->lock);
+        add_us(&until, ticker->interval_us);
+        (void)pthread_mutex_lock(&ticker->lock);
         int rc = 0;
-        while (!beat->stopping && rc == 0)
-            rc = pthread_cond_timedwait(&beat->wake_up, &beat->lock, &until);
+        while (!ticker->stopping && rc == 0)
+            rc = pthread_cond_timedwait(&ticker->wake_up, &ticker->lock, &until);
     }
-    (void)pthread_mutex_unlock(&beat->lock);
+    (void)pthread_mutex_unlock(&ticker->lock);
     return NULL;
 }
 
-static void beat_free(psw_beat_t *beat)
+static void ticker_free(psc_ticker_t *ticker)
 {
-    (void)pthread_cond_destroy(&beat->wake_up);
-    (void)pthread_mutex_destroy(&beat->lock);
-    psc_free(beat);
+    (void)pthread_cond_destroy(&ticker->wake_up);
+    (void)pthread_mutex_destroy(&ticker->lock);
+    psc_free(ticker);
 }
 
-psc_status_t psw_beat_start(psw_beat_fn beat, void *context, uint64_t interval_us,
-                            psw_beat_t **beat_out, psc_error_t *error)
+psc_status_t psc_ticker_start(psc_tick_fn tick, void *context, uint64_t interval_us,
+                              psc_ticker_t **ticker_out, psc_error_t *error)
 {
-    psw_beat_t *made = psc_alloc_zeroed(1, sizeof *made);
+    psc_ticker_t *made = psc_alloc_zeroed(1, sizeof *made);
     if (made == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a thread");
-    made->beat = beat;
+    made->tick = tick;
     made->context = context;
     made->interval_us = interval_us;
     pthread_condattr_t attributes;
@@ -85,21 +85,21 @@ psc_status_t psw_beat_start(psw_beat_fn beat, void *context, uint64_t interval_u
     const int rc = pthread_create(&made->thread, NULL, run, made);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
-        beat_free(made);
-        return psc_error_set(error, PSC_INTERNAL, "no thread for signs of life: error %d", rc);
+        ticker_free(made);
+        return psc_error_set(error, PSC_INTERNAL, "the system gives no thread: error %d", rc);
     }
-    *beat_out = made;
+    *ticker_out = made;
     return PSC_OK;
 }
 
-void psw_beat_stop(psw_beat_t *beat)
+void psc_ticker_stop(psc_ticker_t *ticker)
 {
-    if (beat == NULL)
+    if (ticker == NULL)
         return;
-    (void)pthread_mutex_lock(&beat->lock);
-    beat->stopping = true;
-    (void)pthread_cond_signal(&beat->wake_up);
-    (void)pthread_mutex_unlock(&beat->lock);
-    (void)pthread_join(beat->thread, NULL);
-    beat_free(beat);
+    (void)pthread_mutex_lock(&ticker->lock);
+    ticker->stopping = true;
+    (void)pthread_cond_signal(&ticker->wake_up);
+    (void)pthread_mutex_unlock(&ticker->lock);
+    (void)pthread_join(ticker->thread, NULL);
+    ticker_free(ticker);
 }

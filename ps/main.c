@@ -20,7 +20,8 @@
  * A job of servers that listen needs no workers; then those signals stop each server. Without
  * mpirun a server that listens is ps/alone.c's.
  *
- * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread.
+ * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread;
+ * until all ranks have come also one that says who has not, since this one then waits within MPI.
  * Memory outside of --memory is kept small: two malloc arenas, freed memory goes back early.
  */
 #include "common/alloc.h"
@@ -28,6 +29,7 @@
 #include "common/log.h"
 #include "common/process.h"
 #include "common/run_status.h"
+#include "common/ticker.h"
 #include "proto/grpc/grpc_server.h"
 #include "proto/joined_transport.h"
 #include "proto/message.h"
@@ -36,6 +38,7 @@
 #include "ps/listening.h"
 #include "ps/server.h"
 #include "ps/server_options.h"
+#include "ps/start_watch.h"
 
 #include <inttypes.h>
 #include <malloc.h>
@@ -52,6 +55,7 @@
 #define REPORT_WINDOW_US                                                                           \
     UINT64_C(300000) /* in which several servers may fail, e.g. of one full disk */
 #define ABORT_WAIT_US UINT64_C(10000000)
+#define START_LOOK_US UINT64_C(250000)
 #define HEAR_US UINT64_C(50000)
 #define RECORD_US UINT64_C(400000) /* between two looks for the record of a process */
 
@@ -75,6 +79,8 @@ typedef struct program {
     psp_transport_t *door;  /* of guests, until it is part of transport; NULL: none */
     const char **addresses; /* [n_servers] where they listen; NULL: they do not */
     ps_stop_watch_t *watch; /* of signals, where there are no workers to be left to */
+    ps_start_watch_t start; /* the ticker's */
+    psc_ticker_t *ticker;   /* until all ranks have come */
 } program_t;
 
 /* Where the others live on, MPI_Abort ends this rank alone, and mpirun never notices its end. */
@@ -325,13 +331,49 @@ static psc_status_t serve(program_t *program)
     return st;
 }
 
+/* ---- ranks that do not come ---- */
+
+static uint32_t own_rank(void) /* MPI may not know it yet */
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    return rank != NULL ? (uint32_t)strtoul(rank, NULL, 10) : 0;
+}
+
+/* On the ticker's thread. At the limit this rank ends, and with it the job. */
+static void look_for_ranks(void *context)
+{
+    ps_start_watch_t *watch = context;
+    const uint64_t now_us = psc_clock_us();
+    const unsigned long long waited_s = (now_us - watch->began_us) / 1000000;
+    const ps_start_due_t due = ps_start_look(watch, now_us);
+    /* Of a script's job the first server speaks for all; of others nobody knows which that is. */
+    const bool speaks = own_rank() == 0 || getenv(PSC_SERVERS_VARIABLE) == NULL;
+    char text[PS_START_TEXT_BYTES];
+    psc_error_t error = PSC_ERROR_INIT;
+    if (due == PS_START_NOTHING)
+        return;
+    ps_start_missing(text);
+    if (due == PS_START_SAY) {
+        psc_log(speaks ? PSC_LOG_WARN : PSC_LOG_INFO, "%s after %llu s: the job waits", text,
+                waited_s);
+        return;
+    }
+    (void)psc_error_set(&error, PSC_TIMEOUT, "%s after %llu s (--start-timeout)", text, waited_s);
+    psc_run_status_write("server", (int32_t)own_rank(), error.code, error.message);
+    if (speaks)
+        psc_log(PSC_LOG_ERROR, "%s", error.message);
+    _exit((int)error.code);
+}
+
 static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
 {
     MPI_Comm world = MPI_COMM_WORLD;
     psc_error_t job_error = PSC_ERROR_INIT;
     const psp_mpi_role_t role =
         program->arguments.listen != NULL ? PSP_MPI_LISTENING_SERVER : PSP_MPI_SERVER;
-    if (psp_mpi_job_create(&world, role, &program->job, &job_error) != PSC_OK) {
+    const psc_status_t created = psp_mpi_job_create(&world, role, &program->job, &job_error);
+    psc_ticker_stop(program->ticker);
+    if (created != PSC_OK) {
         /* Every rank knows the same: the first one says it. */
         int world_rank = 0;
         (void)MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
@@ -377,6 +419,11 @@ int main(int argc, char *argv[])
     ignore_signals(program.arguments.listen != NULL);
     if (st == PSC_OK && program.arguments.listen != NULL && !ps_is_rank())
         return (int)ps_alone_run(&program.arguments);
+    program.start =
+        ps_start_watch(psc_clock_us(), (uint64_t)(program.arguments.start_timeout_s * 1e6));
+    if (st == PSC_OK)
+        st = psc_ticker_start(look_for_ranks, &program.start, START_LOOK_US, &program.ticker,
+                              &error);
     int provided = 0;
     if (MPI_Init_thread(&argc, &argv, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS) {
         psc_log(PSC_LOG_ERROR, "MPI could not be initialised");

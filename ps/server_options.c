@@ -72,6 +72,17 @@ static const psc_option_t options[] = {
          "How long the process of a worker may stand still (SIGSTOP), or on another machine give "
          "no sign of life, until it is taken for lost; should it go on later, it is refused. 0: "
          "for ever."},
+    {.name = "start-timeout",
+     .argument = "SECONDS",
+     .type = PSC_OPTION_DOUBLE,
+     .offset = offsetof(ps_server_arguments_t, start_timeout_s),
+     .min = 0,
+     .max = 1e6,
+     .default_value = "0",
+     .environment = "EMBPS_START_TIMEOUT",
+     .help =
+         "How long to wait until all ranks of the job have connected; then the job ends, and it "
+         "is said which workers have not. 0: for ever; it is said after 30 s, 60 s and so on."},
     {.name = "listen",
      .argument = "HOST:PORT",
      .type = PSC_OPTION_TEXT,

@@ -5,12 +5,12 @@
  * is collective, so it is called only where the goodbyes were answered; a client that was abandoned
  * leaves the job to the end of the process, which is near. In a job that goes on without a lost
  * worker, on several machines, the client gives the servers signs of life, from a thread of its own
- * (beat.h) that ends before transport and job do. Local clients belong to a local shard
+ * (common/ticker.h) that ends before transport and job do. Local clients belong to a local shard
  * (local_shard.h), which outlives them.
  */
 #include "common/alloc.h"
 #include "common/run_status.h"
-#include "worker/beat.h"
+#include "common/ticker.h"
 #include "worker/client_state.h"
 #include "worker/local_shard.h"
 
@@ -21,14 +21,14 @@ typedef struct mpi_home {
     psp_mpi_job_t *job; /* owned, or NULL when the caller keeps it */
     psp_pool_t *pool;
     psp_transport_t *transport;
-    psw_beat_t *beat; /* NULL: none is needed, or possible */
+    psc_ticker_t *beat; /* NULL: none is needed, or possible */
 } mpi_home_t;
 
 static psc_status_t leave_mpi(void *context, bool orderly, psc_error_t *error)
 {
     (void)error;
     mpi_home_t *home = context;
-    psw_beat_stop(home->beat);
+    psc_ticker_stop(home->beat);
     psp_transport_destroy(home->transport);
     psp_pool_destroy(home->pool);
     if (orderly)
@@ -54,7 +54,7 @@ static psc_status_t connect_job(psp_mpi_job_t *job, bool own, embps_client_t **c
         st = psp_mpi_transport_create(job, home->pool, PSP_MAX_MESSAGE_BYTES, &home->transport,
                                       error);
     if (st == PSC_OK && psc_run_recovers() && psp_mpi_job_can_beat(job))
-        st = psw_beat_start(give_sign_of_life, job, BEAT_US, &home->beat, error);
+        st = psc_ticker_start(give_sign_of_life, job, BEAT_US, &home->beat, error);
     if (st == PSC_OK)
         st = psw_client_create(home->transport, home->pool, psp_mpi_job_cluster(job), &client,
                                error);

@@ -7,7 +7,7 @@
  *
  * MPI's blocking collectives spin; ours are the non-blocking ones, tested between naps that grow
  * with the time waited (psp_mpi_nap_us), so that a rank that waits minutes for another costs no
- * core. Only job_create uses blocking ones: all ranks get there right after MPI_Init.
+ * core. Only job_create uses blocking ones, once all ranks have come there.
  *
  * Errors are agreed on before anybody leaves: an error of one rank alone would leave the others in
  * a collective for ever. psc_error_t travels as bytes: all ranks run the same release on one kind
@@ -24,6 +24,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/run_status.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -142,6 +143,16 @@ static psc_status_t check_roles(const psp_mpi_job_t *job, psc_error_t *error)
     return PSC_OK;
 }
 
+/* Waits for all ranks, which may take long: what follows spins. */
+static psc_status_t meet(MPI_Comm from, psc_error_t *error)
+{
+    MPI_Request request = MPI_REQUEST_NULL;
+    int rank = 0;
+    if (MPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS)
+        psc_run_status_come(rank);
+    return finish(MPI_Ibarrier(from, &request), &request, "meet all ranks", error);
+}
+
 /* The three communicators, each returning errors; and how many ranks share this machine. */
 static psc_status_t make_communicators(psp_mpi_job_t *job, MPI_Comm from, psc_error_t *error)
 {
@@ -177,7 +188,9 @@ psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_j
     job->role = job->listens ? PSP_MPI_SERVER : role;
     int rank = 0;
     int size = 0;
-    psc_status_t st = make_communicators(job, *(const MPI_Comm *)comm, error);
+    psc_status_t st = meet(*(const MPI_Comm *)comm, error);
+    if (st == PSC_OK)
+        st = make_communicators(job, *(const MPI_Comm *)comm, error);
     if (st == PSC_OK)
         st = psp_mpi_error(MPI_Comm_rank(job->all, &rank), "learn the own rank", error);
     if (st == PSC_OK)

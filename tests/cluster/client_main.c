@@ -20,6 +20,8 @@
  * client_main reader IDS FOLDER
  *     every worker asks for much, makes FOLDER/ready-RANK, takes no reply until FOLDER/go is there,
  *     and then gets all of it
+ * client_main absent
+ *     starts MPI and never connects
  * client_main refused
  *     what a server refuses comes back in words, and the job goes on
  *
@@ -607,6 +609,8 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return 0;
     }
+    while (strcmp(mode, "absent") == 0)
+        (void)pause();
     connect(local ? argv[4] : NULL, &client);
     if (strcmp(mode, "one") == 0 && argc > 3)
         run_one(client, n_ids, argv[3]);

@@ -115,6 +115,15 @@ static void the_end_of_another_rank_is_known_by_its_host(void **state)
     assert_false(psc_run_status_ended("worker", 0, &number));
 }
 
+static void a_rank_that_came_is_known_to_have(void **state)
+{
+    assert_false(psc_run_status_came(7));
+    psc_run_status_come(7);
+    assert_record_is(*state, "came-7", "\n");
+    assert_true(psc_run_status_came(7));
+    assert_false(psc_run_status_came(17));
+}
+
 static void without_the_variable_nothing_is_written(void **state)
 {
     assert_int_equal(unsetenv(PSC_STATUS_DIR_VARIABLE), 0);
@@ -123,6 +132,8 @@ static void without_the_variable_nothing_is_written(void **state)
     psc_run_status_write("worker", 1, PSC_IO, "x");
     assert_int_equal(test_count_entries(*state), 0);
     write_end(*state, "ended-worker-1", "9\n");
+    write_end(*state, "came-1", "\n");
+    assert_false(psc_run_status_came(1));
     int number;
     assert_false(psc_run_status_ended("worker", 1, &number));
 }
@@ -150,6 +161,7 @@ int main(void)
         IN_FOLDER(a_message_stays_one_line_of_bounded_length),
         IN_FOLDER(a_job_that_began_is_marked_and_may_be_one_that_recovers),
         IN_FOLDER(the_end_of_another_rank_is_known_by_its_host),
+        IN_FOLDER(a_rank_that_came_is_known_to_have),
         IN_FOLDER(without_the_variable_nothing_is_written),
         IN_FOLDER(a_folder_that_is_missing_is_survived),
     };

@@ -1,5 +1,5 @@
-/* Signs of life come while the program does something else, and cease when they are to. */
-#include "worker/beat.h"
+/* Calls come while the program does something else, and cease when they are to. */
+#include "common/ticker.h"
 
 #include "common/alloc.h"
 #include "common/clock.h"
@@ -28,14 +28,14 @@ static void wait_for(counter_t *counter, unsigned n)
         psc_clock_sleep_us(100);
 }
 
-static void signs_of_life_come_on_a_thread_of_their_own_until_the_stop(void **unused)
+static void calls_come_on_a_thread_of_their_own_until_the_stop(void **unused)
 {
     (void)unused;
     counter_t counter = {.n = 0};
-    psw_beat_t *beat;
-    assert_int_equal(psw_beat_start(count, &counter, 1000, &beat, NULL), PSC_OK);
+    psc_ticker_t *ticker;
+    assert_int_equal(psc_ticker_start(count, &counter, 1000, &ticker, NULL), PSC_OK);
     wait_for(&counter, 20);
-    psw_beat_stop(beat);
+    psc_ticker_stop(ticker);
     assert_false(pthread_equal(counter.thread, pthread_self()));
 }
 
@@ -43,35 +43,35 @@ static void the_first_comes_at_once_and_the_stop_waits_for_no_interval(void **un
 {
     (void)unused;
     counter_t counter = {.n = 0};
-    psw_beat_t *beat;
-    assert_int_equal(psw_beat_start(count, &counter, LONG_US, &beat, NULL), PSC_OK);
+    psc_ticker_t *ticker;
+    assert_int_equal(psc_ticker_start(count, &counter, LONG_US, &ticker, NULL), PSC_OK);
     wait_for(&counter, 1);
-    psw_beat_stop(beat);
+    psc_ticker_stop(ticker);
     assert_int_equal(atomic_load(&counter.n), 1);
     for (int i = 0; i < 200; i++) { /* a stop at any moment */
-        assert_int_equal(psw_beat_start(count, &counter, LONG_US, &beat, NULL), PSC_OK);
-        psw_beat_stop(beat);
+        assert_int_equal(psc_ticker_start(count, &counter, LONG_US, &ticker, NULL), PSC_OK);
+        psc_ticker_stop(ticker);
     }
-    psw_beat_stop(NULL);
+    psc_ticker_stop(NULL);
 }
 
 static void without_memory_there_is_no_thread(void **unused)
 {
     (void)unused;
     counter_t counter = {.n = 0};
-    psw_beat_t *beat = NULL;
+    psc_ticker_t *ticker = NULL;
     psc_error_t error = PSC_ERROR_INIT;
     psc_alloc_fail_at(1);
-    assert_int_equal(psw_beat_start(count, &counter, 1000, &beat, &error), PSC_NO_MEMORY);
+    assert_int_equal(psc_ticker_start(count, &counter, 1000, &ticker, &error), PSC_NO_MEMORY);
     psc_alloc_fail_at(0);
-    assert_null(beat);
+    assert_null(ticker);
     assert_int_equal(error.code, PSC_NO_MEMORY);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(signs_of_life_come_on_a_thread_of_their_own_until_the_stop),
+        cmocka_unit_test(calls_come_on_a_thread_of_their_own_until_the_stop),
         cmocka_unit_test(the_first_comes_at_once_and_the_stop_waits_for_no_interval),
         cmocka_unit_test(without_memory_there_is_no_thread),
     };
