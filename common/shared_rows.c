@@ -28,6 +28,7 @@
 #define MAGIC UINT64_C(0x31776f7273706265) /* "ebpsrow1" */
 /* Where the rows begin: behind the control block, fit for huge pages. */
 #define ROWS_OFFSET ((uint64_t)2 << 20)
+#define HUGE_BYTES ((size_t)2 << 20)
 
 /* ---- the file ---- */
 
@@ -62,13 +63,37 @@ void psc_shared_destroy(psc_shared_file_t *file)
     *file = (psc_shared_file_t){.fd = -1};
 }
 
+/* Read-only, where huge pages of the file can be huge pages here. */
+static void *map_aligned(int fd, size_t bytes)
+{
+    uint8_t *room = mmap(NULL, bytes + HUGE_BYTES, PROT_NONE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+        return MAP_FAILED;
+    const size_t before = (HUGE_BYTES - (uintptr_t)room % HUGE_BYTES) % HUGE_BYTES;
+    void *mapping =
+        mmap(room + before, bytes, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, fd, 0);
+    const int reason = errno;
+    if (mapping == MAP_FAILED) {
+        (void)munmap(room, bytes + HUGE_BYTES);
+    } else {
+        const size_t used = (bytes + 4095) / 4096 * 4096;
+        if (before != 0)
+            (void)munmap(room, before);
+        if (before + used < bytes + HUGE_BYTES)
+            (void)munmap(room + before + used, HUGE_BYTES - before);
+    }
+    errno = reason;
+    return mapping;
+}
+
 static psc_status_t map_file(int fd, uint64_t file_bytes, uint64_t key, psc_shared_map_t *map_out,
                              psc_error_t *error)
 {
     if (file_bytes < ROWS_OFFSET)
         return psc_error_set(error, PSC_MISMATCH, "a memory file that is too short for rows");
     size_t bytes = (size_t)file_bytes;
-    void *mapping = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
+    void *mapping = map_aligned(fd, bytes);
     if (mapping == MAP_FAILED)
         return psc_error_set(error, PSC_IO, "mapping the rows of a server: %s",
                              strerrordesc_np(errno));
@@ -120,37 +145,14 @@ bool psc_shared_id_at(const psc_shared_map_t *map, uint32_t place, uint16_t tabl
     return __atomic_load_n(&map->control->layout, __ATOMIC_RELAXED) == map->layout;
 }
 
-/* The values may be written meanwhile; see above. memcpy would be TSan's own. */
 #ifdef PSC_SHARED_TSAN
-__attribute__((noinline, no_sanitize("thread"))) static void
-copy_values(void *out, const void *values, size_t bytes)
+/* The values may be written meanwhile; see above. memcpy would be TSan's own. */
+__attribute__((noinline, no_sanitize("thread"))) void
+psc_shared_copy_values(void *out, const void *values, size_t bytes)
 {
     const volatile uint8_t *from = values;
     uint8_t *to = out;
     for (size_t i = 0; i < bytes; i++)
         to[i] = from[i];
 }
-#else
-static void copy_values(void *out, const void *values, size_t bytes)
-{
-    memcpy(out, values, bytes);
-}
 #endif
-
-bool psc_shared_read(const psc_shared_map_t *map, const psc_shared_wanted_t *wanted, void *out)
-{
-    const psc_shared_row_t *row = psc_shared_row(map, wanted->place);
-    if (__atomic_load_n(&row->state, __ATOMIC_ACQUIRE) != PSC_SHARED_PRESENT ||
-        __atomic_load_n(&row->id, __ATOMIC_RELAXED) != wanted->id ||
-        __atomic_load_n(&row->table, __ATOMIC_RELAXED) != wanted->table)
-        return false;
-    uint32_t serial = __atomic_load_n(&row->serial, __ATOMIC_ACQUIRE);
-    uint64_t changing = __atomic_load_n(&map->control->changing, __ATOMIC_ACQUIRE);
-    if ((uint32_t)(serial - (uint32_t)changing) < (uint32_t)(changing >> 32))
-        return false;
-    copy_values(out, row + 1, wanted->bytes);
-    PSC_SHARED_FENCE(__ATOMIC_ACQUIRE);
-    return __atomic_load_n(&row->state, __ATOMIC_RELAXED) == PSC_SHARED_PRESENT &&
-           __atomic_load_n(&row->serial, __ATOMIC_RELAXED) == serial &&
-           __atomic_load_n(&map->control->layout, __ATOMIC_RELAXED) == map->layout;
-}

@@ -23,6 +23,7 @@
 #define COMMON_SHARED_ROWS_H
 
 #include "common/memory_file.h"
+#include "common/row_copy.h"
 #include "common/status.h"
 
 #include <stdbool.h>
@@ -206,8 +207,35 @@ static inline uint32_t psc_shared_layout(const psc_shared_map_t *map)
 bool psc_shared_id_at(const psc_shared_map_t *map, uint32_t place, uint16_t table,
                       uint64_t *id_out);
 
+/* The values may be written meanwhile, and are used only if nothing had changed. */
+#ifdef PSC_SHARED_TSAN
+void psc_shared_copy_values(void *out, const void *values, size_t bytes);
+#else
+PSC_INLINE void psc_shared_copy_values(void *out, const void *values, size_t bytes)
+{
+    psc_row_copy(out, values, bytes);
+}
+#endif
+
 /* Copies the values of the row that is wanted to out, which is undefined when it is not there, or
- * is being written. place: psc_shared_holds it. */
-bool psc_shared_read(const psc_shared_map_t *map, const psc_shared_wanted_t *wanted, void *out);
+ * is being written. place: psc_shared_holds it. For functions marked PSC_MULTIVERSION. */
+PSC_INLINE bool psc_shared_read(const psc_shared_map_t *map, const psc_shared_wanted_t *wanted,
+                                void *out)
+{
+    const psc_shared_row_t *row = psc_shared_row(map, wanted->place);
+    if (__atomic_load_n(&row->state, __ATOMIC_ACQUIRE) != PSC_SHARED_PRESENT ||
+        __atomic_load_n(&row->id, __ATOMIC_RELAXED) != wanted->id ||
+        __atomic_load_n(&row->table, __ATOMIC_RELAXED) != wanted->table)
+        return false;
+    uint32_t serial = __atomic_load_n(&row->serial, __ATOMIC_ACQUIRE);
+    uint64_t changing = __atomic_load_n(&map->control->changing, __ATOMIC_ACQUIRE);
+    if ((uint32_t)(serial - (uint32_t)changing) < (uint32_t)(changing >> 32))
+        return false;
+    psc_shared_copy_values(out, row + 1, wanted->bytes);
+    PSC_SHARED_FENCE(__ATOMIC_ACQUIRE);
+    return __atomic_load_n(&row->state, __ATOMIC_RELAXED) == PSC_SHARED_PRESENT &&
+           __atomic_load_n(&row->serial, __ATOMIC_RELAXED) == serial &&
+           __atomic_load_n(&map->control->layout, __ATOMIC_RELAXED) == map->layout;
+}
 
 #endif

@@ -21,6 +21,7 @@
 #include "common/alloc.h"
 #include "common/hash.h"
 #include "common/shared_rows.h"
+#include "common/vectors.h"
 
 #include <string.h>
 
@@ -71,9 +72,14 @@ struct psw_direct {
     psw_direct_counts_t counts;
 };
 
+/* All empty. On huge pages, since each look-up goes to any of them. */
 static entry_t *new_entries(uint32_t bits)
 {
-    return psc_alloc_zeroed(((size_t)1 << bits) + WINDOW, sizeof(entry_t));
+    const size_t bytes = (((size_t)1 << bits) + WINDOW) * sizeof(entry_t);
+    entry_t *entries = psc_alloc_huge(bytes);
+    if (entries != NULL)
+        memset(entries, 0, bytes);
+    return entries;
 }
 
 psc_status_t psw_direct_create(psw_core_t *core, psw_direct_t **direct_out, psc_error_t *error)
@@ -296,6 +302,7 @@ static void fetch(const source_t *source, uint32_t place, size_t bytes)
 }
 
 /* Second pass: copies, and keeps what is left. Returns how many are. */
+PSC_MULTIVERSION
 static size_t copy(psw_direct_t *direct, const psw_direct_pull_t *pull,
                    const psw_distinct_t *distinct)
 {

@@ -11,6 +11,7 @@
  */
 #include "ps/store/find.h"
 
+#include "common/row_copy.h"
 #include "common/vectors.h"
 #include "ps/store/index_walk.h"
 
@@ -71,26 +72,6 @@ typedef struct copying {
     bool doubtful; /* a row is not simply there */
 } copying_t;
 
-typedef float lanes_t __attribute__((vector_size(32), aligned(1), may_alias));
-
-/* A call of memcpy for each row would cost as much as its copy. */
-PSC_INLINE void copy_row(uint8_t *restrict to, const uint8_t *restrict from, size_t bytes)
-{
-    size_t at = 0;
-    for (; at + 128 <= bytes; at += 128) {
-        lanes_t a = *(const lanes_t *)(from + at), b = *(const lanes_t *)(from + at + 32);
-        lanes_t c = *(const lanes_t *)(from + at + 64), d = *(const lanes_t *)(from + at + 96);
-        *(lanes_t *)(to + at) = a;
-        *(lanes_t *)(to + at + 32) = b;
-        *(lanes_t *)(to + at + 64) = c;
-        *(lanes_t *)(to + at + 96) = d;
-    }
-    for (; at + 32 <= bytes; at += 32)
-        *(lanes_t *)(to + at) = *(const lanes_t *)(from + at);
-    for (; at < bytes; at += sizeof(float))
-        memcpy(to + at, from + at, sizeof(float));
-}
-
 static inline void copy_found(void *context, size_t i, ps_place_t place, ps_row_header_t *row)
 {
     (void)place;
@@ -102,7 +83,7 @@ static inline void copy_found(void *context, size_t i, ps_place_t place, ps_row_
     }
     if (!copying->scan)
         ps_evict_touch(row);
-    copy_row(copying->out + i * copying->bytes, (const uint8_t *)(row + 1), copying->bytes);
+    psc_row_copy(copying->out + i * copying->bytes, (const uint8_t *)(row + 1), copying->bytes);
 }
 
 PSC_MULTIVERSION
