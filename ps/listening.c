@@ -1,8 +1,8 @@
 /*
  * Listening: what is checked before a port is opened, and what is told once it is.
  *
- * Whoever reaches the port can read and change all tables, so an address that is not this machine's
- * own loopback needs --plain-text, and is then logged as what it is.
+ * Whoever is let in can read and change all tables, so an address that is not this machine's own
+ * loopback needs certificates of the clients, or --plain-text, and is then logged as what it is.
  *
  * Signals are taken by a thread that waits for them (sigwaitinfo), not by a handler: nothing global
  * is needed, and nothing is cut off half done. To end that thread it is sent one of them.
@@ -31,12 +31,12 @@ psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t 
     psc_status_t st = psp_listen_address_parse(arguments->listen, &address, error);
     if (st != PSC_OK)
         return st;
-    if (!address.is_loopback && !arguments->plain_text)
-        return psc_error_set(
-            error, PSC_INVALID_ARGUMENT,
-            "--listen %.200s can be reached from other machines, in plain text and "
-            "by anybody: listen on 127.0.0.1, or say --plain-text as well",
-            arguments->listen);
+    const bool open = !address.is_loopback && arguments->tls_client_ca == NULL;
+    if (open && !arguments->plain_text)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--listen %.200s can be reached from other machines, by anybody: give "
+                             "--tls-client-ca as well, or listen on 127.0.0.1, or say --plain-text",
+                             arguments->listen);
     const uint32_t port = address.port != 0 ? address.port + rank : 0;
     if (port > 65535)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
@@ -47,12 +47,17 @@ psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t 
     psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
     options.listen = text;
     options.wake_also = wake_also;
+    options.tls = (psp_door_tls_t){.cert = arguments->tls_cert,
+                                   .key = arguments->tls_key,
+                                   .client_ca = arguments->tls_client_ca};
     st = psp_door_open(&options, pool, door_out, error);
-    if (st == PSC_OK && !address.is_loopback)
-        psc_log(PSC_LOG_WARN, "listens in plain text on %s: whoever reaches it may do anything",
-                psp_door_address(*door_out));
-    else if (st == PSC_OK)
-        psc_log(PSC_LOG_INFO, "listens on %s", psp_door_address(*door_out));
+    const char *how = arguments->tls_cert == NULL        ? "in plain text"
+                      : arguments->tls_client_ca == NULL ? "with TLS"
+                                                         : "with TLS of both sides";
+    if (st == PSC_OK)
+        psc_log(open ? PSC_LOG_WARN : PSC_LOG_INFO, "listens on %s %s%s",
+                psp_door_address(*door_out), how,
+                open ? ": whoever reaches it may do anything" : "");
     return st;
 }
 

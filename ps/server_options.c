@@ -91,12 +91,33 @@ static const psc_option_t options[] = {
      .help = "Listen there for guests: processes that are no ranks of the job and come by gRPC "
              "(proto/embps.proto). Port 0 is a free one; of several servers each takes PORT plus "
              "its rank. Without workers, also without mpirun, the server then runs until SIGTERM."},
+    {.name = "tls-cert",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, tls_cert),
+     .environment = "EMBPS_TLS_CERT",
+     .help = "Guests speak TLS: this server's certificate, and those that it rests on, in PEM. The "
+             "three files may be replaced at any time; new connections go by what is there then."},
+    {.name = "tls-key",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, tls_key),
+     .environment = "EMBPS_TLS_KEY",
+     .help = "The certificate's private key, in PEM."},
+    {.name = "tls-client-ca",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, tls_client_ca),
+     .environment = "EMBPS_TLS_CLIENT_CA",
+     .help = "Guests must show a certificate that one of the authorities in FILE (PEM) has signed. "
+             "Without it any guest is let in, encrypted or not."},
     {.name = "plain-text",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(ps_server_arguments_t, plain_text),
      .environment = "EMBPS_PLAIN_TEXT",
-     .help = "Lets --listen be an address that other machines reach. Whoever reaches it can read "
-             "and change all tables, and what is sent can be read on the way."},
+     .help = "Lets --listen be an address that other machines reach without --tls-client-ca. "
+             "Whoever reaches it can then read and change all tables and, without TLS, what others "
+             "send."},
     {.name = "port-file",
      .argument = "FILE",
      .type = PSC_OPTION_TEXT,
@@ -179,6 +200,12 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
     if (arguments.listen == NULL && (arguments.port_file != NULL || arguments.plain_text))
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "--%s is of use with --listen alone",
                              arguments.plain_text ? "plain-text" : "port-file");
+    const bool tls = arguments.tls_cert != NULL;
+    if (tls != (arguments.tls_key != NULL) || (arguments.tls_client_ca != NULL && !tls) ||
+        (tls && arguments.listen == NULL))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--tls-cert and --tls-key come together, --tls-client-ca with both, "
+                             "and all with --listen");
     *level_out = (psc_log_level_t)level;
     for (size_t i = 0; loss_rule_names[i] != NULL; i++) {
         if (strcmp(arguments.on_worker_loss, loss_rule_names[i]) == 0)

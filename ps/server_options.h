@@ -16,13 +16,14 @@ typedef struct ps_server_arguments {
     const char *log_level;      /* --log-level */
     const char *on_worker_loss; /* --on-worker-loss, and the same as a rule */
     ps_loss_rule_t loss_rule;
-    double worker_timeout_s;
-    double start_timeout_s; /* --worker-timeout */
-    const char *listen;     /* --listen; NULL: no guests */
-    bool plain_text;        /* --plain-text */
-    const char *port_file;  /* --port-file; NULL: none */
-    uint64_t guests;        /* --guests */
-    double lease_s;         /* --lease */
+    double worker_timeout_s;                        /* --worker-timeout */
+    double start_timeout_s;                         /* --start-timeout */
+    const char *listen;                             /* --listen; NULL: no guests */
+    bool plain_text;                                /* --plain-text */
+    const char *tls_cert, *tls_key, *tls_client_ca; /* --tls-...; NULL: none */
+    const char *port_file;                          /* --port-file; NULL: none */
+    uint64_t guests;                                /* --guests */
+    double lease_s;                                 /* --lease */
 } ps_server_arguments_t;
 
 /* Name, options and help of the program. */

@@ -30,6 +30,7 @@
 #include "common/log.h"
 #include "proto/grpc/grpc_health.h"
 #include "proto/grpc/grpc_layer.h"
+#include "proto/grpc/grpc_tls.h"
 #include "proto/grpc/listen_address.h"
 #include "proto/message.h"
 
@@ -83,6 +84,7 @@ typedef struct door {
     psp_door_options_t options;
     psp_grpc_queue_t *queue;
     grpc_server *server;
+    psp_grpc_tls_t *tls;  /* NULL: plain text */
     psc_queue_t *arrived; /* messages for the owner */
     psp_grpc_tag_t shut;
     char address[PSP_ADDRESS_MAX + 8];
@@ -571,6 +573,7 @@ static void door_destroy(psp_transport_t *transport)
     drop_arrived(door);
     if (door->server != NULL)
         grpc_server_destroy(door->server);
+    psp_grpc_tls_destroy(door->tls);
     lock(door);
     while (door->n_lent != 0)
         (void)pthread_cond_wait(&door->changed, &door->lock);
@@ -622,12 +625,19 @@ static psc_status_t open_port(door_t *door, const psp_listen_address_t *address,
     psp_listen_address_text(address, address->port, text, sizeof text);
     psc_status_t st = psp_listen_address_try(address, error);
     if (st == PSC_OK) {
-        grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
-        port = grpc_server_add_http2_port(door->server, text, plain);
-        grpc_server_credentials_release(plain);
+        grpc_server_credentials *credentials = door->tls != NULL
+                                                   ? psp_grpc_tls_credentials(door->tls)
+                                                   : grpc_insecure_server_credentials_create();
+        port = grpc_server_add_http2_port(door->server, text, credentials);
+        grpc_server_credentials_release(credentials);
     }
     grpc_server_start(door->server);
-    if (st == PSC_OK && port <= 0)
+    if (st == PSC_OK && port <= 0 && door->tls != NULL)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "cannot listen on %s: certificate, key or authority is no PEM, or the "
+                           "key is not the certificate's",
+                           text);
+    else if (st == PSC_OK && port <= 0)
         st = psc_error_set(error, PSC_IO, "cannot listen on %s", text);
     if (st == PSC_OK)
         psp_listen_address_told(address, (uint32_t)port, door->address, sizeof door->address);
@@ -658,8 +668,11 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     door->base = (psp_transport_t){.ops = &door_ops, .n_ranks = 1, .pool = pool};
     door->options = *options;
     door->options.listen = NULL;
+    door->options.tls = (psp_door_tls_t){NULL, NULL, NULL};
     door->shut.done = step_shut;
     st = psc_queue_create(&door->arrived, error);
+    if (st == PSC_OK && options->tls.cert != NULL)
+        st = psp_grpc_tls_create(&options->tls, &door->tls, error);
     if (st == PSC_OK)
         st = psp_grpc_queue_create(&door->queue, error);
     if (st == PSC_OK) {

@@ -29,7 +29,8 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_DIRECT") + unsetenv("EMBPS_ON_WORKER_LOSS") +
            unsetenv("EMBPS_WORKER_TIMEOUT") + unsetenv("EMBPS_LISTEN") +
            unsetenv("EMBPS_PORT_FILE") + unsetenv("EMBPS_PLAIN_TEXT") + unsetenv("EMBPS_GUESTS") +
-           unsetenv("EMBPS_LEASE");
+           unsetenv("EMBPS_LEASE") + unsetenv("EMBPS_TLS_CERT") + unsetenv("EMBPS_TLS_KEY") +
+           unsetenv("EMBPS_TLS_CLIENT_CA");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -96,6 +97,9 @@ static void refuses_what_cannot_be(void **unused)
         {"--data d stray", "stray"},
         {"--data d --port-file p", "--listen"},
         {"--data d --plain-text", "--listen"},
+        {"--data d --listen [::1]:0 --tls-cert c", "--tls-key"},
+        {"--data d --listen [::1]:0 --tls-client-ca c", "--tls-cert"},
+        {"--data d --tls-cert c --tls-key k", "--listen"},
         {"--data d --listen [::1]:0 --guests 0", "guests"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -1,0 +1,148 @@
+/*
+ * TLS for the door.
+ *
+ * gRPC asks for the certificates whenever a connection begins, on a thread of its own. Then the
+ * files are looked at: where one has changed (its time, size or inode), all are read anew. What
+ * cannot be read is logged, and what was there before stays, so that files that are replaced one
+ * after the other close the door for nobody. With a client's authority every client has to show a
+ * certificate that it signed.
+ *
+ * `lock` guards the versions and is held while files are read, which are short. Nothing of a key is
+ * ever logged; what was read is wiped before it is freed.
+ */
+#include "proto/grpc/grpc_tls.h"
+
+#include "common/alloc.h"
+#include "common/file.h"
+#include "common/log.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define FILE_MAX ((size_t)1 << 20)
+
+enum { CERT, KEY, CLIENT_CA, N_FILES };
+
+/* By which a file is taken for the same as before. */
+typedef struct version {
+    struct timespec time;
+    off_t size;
+    ino_t inode;
+} version_t;
+
+struct psp_grpc_tls {
+    pthread_mutex_t lock;
+    char *paths[N_FILES];        /* NULL: none */
+    version_t versions[N_FILES]; /* that were given out last; guarded by lock */
+};
+
+static void wipe(char *bytes)
+{
+    if (bytes != NULL)
+        explicit_bzero(bytes, strlen(bytes));
+    psc_free(bytes);
+}
+
+/* All files; read[i] NULL where there is none. */
+static psc_status_t read_all(const psp_grpc_tls_t *tls, char *read[N_FILES], psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; i < N_FILES && st == PSC_OK; i++) {
+        size_t size;
+        if (tls->paths[i] != NULL)
+            st = psc_file_read(tls->paths[i], FILE_MAX, &read[i], &size, error);
+    }
+    return st;
+}
+
+static bool look_for_changes(psp_grpc_tls_t *tls)
+{
+    bool changed = false;
+    for (size_t i = 0; i < N_FILES; i++) {
+        struct stat now;
+        if (tls->paths[i] == NULL || stat(tls->paths[i], &now) != 0)
+            continue; /* reading will say what is wrong */
+        version_t *then = &tls->versions[i];
+        changed = changed || now.st_ino != then->inode || now.st_size != then->size ||
+                  now.st_mtim.tv_sec != then->time.tv_sec ||
+                  now.st_mtim.tv_nsec != then->time.tv_nsec;
+        *then = (version_t){.time = now.st_mtim, .size = now.st_size, .inode = now.st_ino};
+    }
+    return changed;
+}
+
+/* Called by gRPC when a connection begins, and once at first. */
+static grpc_ssl_certificate_config_reload_status
+give_certificates(void *context, grpc_ssl_server_certificate_config **config_out)
+{
+    psp_grpc_tls_t *tls = context;
+    char *read[N_FILES] = {NULL};
+    psc_error_t error = PSC_ERROR_INIT;
+    grpc_ssl_certificate_config_reload_status result = GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
+    (void)pthread_mutex_lock(&tls->lock);
+    if (look_for_changes(tls)) {
+        result = GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
+        if (read_all(tls, read, &error) == PSC_OK) {
+            const grpc_ssl_pem_key_cert_pair pair = {.private_key = read[KEY],
+                                                     .cert_chain = read[CERT]};
+            /* gRPC insists on an authority, also where no client is asked for a certificate. */
+            const char *authority = read[CLIENT_CA] != NULL ? read[CLIENT_CA] : read[CERT];
+            *config_out = grpc_ssl_server_certificate_config_create(authority, &pair, 1);
+            result = GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
+        } else {
+            psc_log(PSC_LOG_WARN, "certificates stay as they were: %s", error.message);
+        }
+    }
+    (void)pthread_mutex_unlock(&tls->lock);
+    for (size_t i = 0; i < N_FILES; i++)
+        wipe(read[i]);
+    return result;
+}
+
+psc_status_t psp_grpc_tls_create(const psp_door_tls_t *files, psp_grpc_tls_t **tls_out,
+                                 psc_error_t *error)
+{
+    const char *const paths[N_FILES] = {
+        [CERT] = files->cert, [KEY] = files->key, [CLIENT_CA] = files->client_ca};
+    char *read[N_FILES] = {NULL};
+    psp_grpc_tls_t *tls = psc_alloc_zeroed(1, sizeof *tls);
+    if (tls == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for certificates");
+    (void)pthread_mutex_init(&tls->lock, NULL);
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; i < N_FILES && st == PSC_OK; i++) {
+        if (paths[i] != NULL && (tls->paths[i] = psc_strdup(paths[i])) == NULL)
+            st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for certificates");
+    }
+    if (st == PSC_OK)
+        st = read_all(tls, read, error);
+    for (size_t i = 0; i < N_FILES; i++)
+        wipe(read[i]);
+    if (st != PSC_OK) {
+        psp_grpc_tls_destroy(tls);
+        return st;
+    }
+    *tls_out = tls;
+    return PSC_OK;
+}
+
+void psp_grpc_tls_destroy(psp_grpc_tls_t *tls)
+{
+    if (tls == NULL)
+        return;
+    for (size_t i = 0; i < N_FILES; i++)
+        psc_free(tls->paths[i]);
+    (void)pthread_mutex_destroy(&tls->lock);
+    psc_free(tls);
+}
+
+grpc_server_credentials *psp_grpc_tls_credentials(psp_grpc_tls_t *tls)
+{
+    return grpc_ssl_server_credentials_create_with_options(
+        grpc_ssl_server_credentials_create_options_using_config_fetcher(
+            tls->paths[CLIENT_CA] != NULL
+                ? GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY
+                : GRPC_SSL_DONT_REQUEST_CLIENT_CERTIFICATE,
+            give_certificates, tls));
+}
