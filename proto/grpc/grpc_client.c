@@ -29,6 +29,7 @@
 #include "proto/outbox.h"
 
 #include <grpc/grpc_security.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -437,8 +438,8 @@ static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_
     return PSC_OK;
 }
 
-psc_status_t psp_grpc_client_create(const psp_grpc_client_options_t *options,
-                                    psp_transport_t **transport_out, psc_error_t *error)
+static psc_status_t create(const psp_grpc_client_options_t *options,
+                           psp_transport_t **transport_out, psc_error_t *error)
 {
     client_t *client = psc_alloc_zeroed(1, sizeof *client);
     if (client == NULL)
@@ -462,6 +463,17 @@ psc_status_t psp_grpc_client_create(const psp_grpc_client_options_t *options,
     }
     *transport_out = &client->base;
     return PSC_OK;
+}
+
+psc_status_t psp_grpc_client_create(const psp_grpc_client_options_t *options,
+                                    psp_transport_t **transport_out, psc_error_t *error)
+{
+    sigset_t all, before; /* threads that gRPC starts meanwhile inherit the mask */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &before);
+    psc_status_t st = create(options, transport_out, error);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return st;
 }
 
 const char *psp_grpc_client_trouble(const psp_transport_t *transport, uint32_t peer)

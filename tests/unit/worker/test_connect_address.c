@@ -294,21 +294,38 @@ static void many_clients_come_and_go_and_nothing_is_lost(void **state)
     door_servers_stop(servers);
 }
 
+/* Something else for a while. False: the machine stood still meanwhile, which a lease may not have
+ * outlived. */
+static bool stay_busy(embps_client_t *busy, uint64_t for_us, uint64_t longest_us)
+{
+    const uint64_t start_us = psc_clock_us();
+    bool even = true;
+    for (uint64_t last_us = start_us, now_us = start_us; now_us - start_us < for_us;
+         last_us = now_us) {
+        (void)open_counts(busy);
+        now_us = psc_clock_us();
+        even = even && now_us - last_us < longest_us;
+    }
+    return even;
+}
+
 static void a_session_lasts_while_the_program_does_something_else(void **state)
 {
     (void)state;
     door_servers_options_t options = DOOR_SERVERS_DEFAULT;
-    options.lease_us = 300000;
+    options.lease_us = 600000;
     door_servers_t *servers = door_servers_start(&options);
-    embps_client_t *idle = connect_to(door_servers_address(servers, 0));
     embps_client_t *busy = connect_to(door_servers_address(servers, 0));
-    embps_table_t *table = open_counts(idle);
-    const uint64_t until_us = psc_clock_us() + 4 * options.lease_us;
-    while (psc_clock_us() < until_us)
-        (void)open_counts(busy);
-    float rows[COUNTED][3];
-    ok(embps_pull(table, counted_ids, COUNTED, &rows[0][0], &error));
-    ok(embps_close(idle, &error));
+    bool seen = false;
+    for (int attempt = 0; attempt < 3 && !seen; attempt++) {
+        embps_client_t *idle = connect_to(door_servers_address(servers, 0));
+        embps_table_t *table = open_counts(idle);
+        float rows[COUNTED][3];
+        const bool even = stay_busy(busy, 3 * options.lease_us, options.lease_us / 6);
+        seen = embps_pull(table, counted_ids, COUNTED, &rows[0][0], &error) == 0;
+        assert_true(seen || !even);
+        embps_abandon(idle, 0);
+    }
     ok(embps_close(busy, &error));
     door_servers_stop(servers);
 }

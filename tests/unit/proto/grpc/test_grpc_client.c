@@ -11,6 +11,8 @@
 #include "tests/support/fake_door.h"
 #include "tests/support/tcp_proxy.h"
 
+#include <dirent.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -356,6 +358,48 @@ static void a_child_after_a_fork_is_told_to_connect_itself(void **state)
     psp_transport_destroy(transport);
 }
 
+/* Threads of this process that may be given a SIGTERM. */
+static size_t count_open_threads(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    const struct dirent *task;
+    size_t n = 0;
+    while ((task = readdir(tasks)) != NULL) {
+        char path[300], line[256];
+        unsigned long long blocked = 0;
+        (void)snprintf(path, sizeof path, "/proc/self/task/%s/status", task->d_name);
+        FILE *file = task->d_name[0] != '.' ? fopen(path, "r") : NULL;
+        if (file == NULL)
+            continue;
+        while (fgets(line, sizeof line, file) != NULL) {
+            if (strncmp(line, "SigBlk:", 7) == 0)
+                blocked = strtoull(line + 7, NULL, 16);
+        }
+        (void)fclose(file);
+        n += (blocked >> (SIGTERM - 1) & 1) == 0;
+    }
+    (void)closedir(tasks);
+    return n;
+}
+
+/* The first test: what servers of other tests have started is not the client's. */
+static void threads_of_a_client_take_no_signals(void **state)
+{
+    (void)state;
+    const size_t before = count_open_threads();
+    psp_transport_t *transport = connect_to_port(1);
+    send_number(transport, PSP_PUSH, 1);
+    const uint64_t end_us = psc_clock_us() + PATIENCE_US;
+    while (transport->retries == 0 && psc_clock_us() < end_us) {
+        psp_buffer_t *reply;
+        assert_int_equal(psp_transport_poll(transport, &reply, NULL), PSC_OK);
+        psp_transport_wait(transport, 100000);
+    }
+    assert_int_equal(count_open_threads(), before);
+    psp_transport_destroy(transport);
+}
+
 static void addresses_are_looked_at_before_anything_else(void **state)
 {
     (void)state;
@@ -397,6 +441,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        TEST(threads_of_a_client_take_no_signals),
         TEST(messages_are_calls_and_answers_come_from_their_peer),
         TEST(who_is_not_there_is_tried_again_until_it_is),
         TEST(what_is_not_answered_when_a_connection_breaks_is_sent_again),
