@@ -24,6 +24,20 @@ PSC_MUST_CHECK psc_status_t psw_client_barrier(embps_client_t *client,
                                                psp_barrier_reply_t *reply_out, psc_error_t *error);
 
 /*
+ * embps_clock in two parts: the clock ends at the start, behind all that was issued before; how far
+ * all workers are is known at the finish, which may come any time later. At staleness 0 the start
+ * waits for what was issued before. The start gives, the finish takes request. Errors: those of
+ * embps_clock.
+ */
+PSC_MUST_CHECK psc_status_t psw_client_clock_start(embps_client_t *client, uint64_t progress,
+                                                   embps_request_t **request_out,
+                                                   psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_client_clock_finish(embps_client_t *client,
+                                                    embps_request_t *request,
+                                                    uint64_t *total_progress_out,
+                                                    psc_error_t *error);
+
+/*
  * A push whose rows the caller writes straight into the messages, without a copy of its own: for
  * i in [0, n) fill(context, i, row) is called once, in order of servers, with row [dim] to write.
  * ids must be distinct (not checked) and the values finite (not checked).

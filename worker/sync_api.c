@@ -18,54 +18,67 @@ void embps_set_staleness(embps_client_t *client, uint32_t clocks)
 }
 
 /* Tells the servers that the worker's clock is `clock` now. */
-static int tell_clock(embps_client_t *client, uint64_t clock, uint64_t progress,
-                      uint64_t *total_progress_out, embps_error_t *error)
+static psc_status_t tell_clock(embps_client_t *client, uint64_t clock, uint64_t progress,
+                               psw_request_t **request_out, psc_error_t *error)
 {
-    psc_error_t what = PSC_ERROR_INIT;
     psw_core_t *core = client->driver.core;
-    psw_request_t *request;
     psp_message_t message = {.kind = PSP_CLOCK, .u.clock = {.progress = progress}};
-    psc_status_t st = clock == PSP_CLOCK_END ? psw_cached_flush_all(client, &what)
-                                             : psw_cached_flush_due(client, &what);
+    psc_status_t st = clock == PSP_CLOCK_END ? psw_cached_flush_all(client, error)
+                                             : psw_cached_flush_due(client, error);
     if (st != PSC_OK)
-        return psw_error_export(&what, error);
+        return st;
     if (client->staleness == 0)
-        st = psw_driver_wait_idle(&client->driver, &what);
+        st = psw_driver_wait_idle(&client->driver, error);
     psw_core_set_clock(core, clock);
     psw_cached_clock(client);
+    return st == PSC_OK
+               ? psw_client_ask(client, &message, 0, psw_core_n_servers(core), request_out, error)
+               : st;
+}
+
+psc_status_t psw_client_clock_finish(embps_client_t *client, psw_request_t *request,
+                                     uint64_t *total_progress_out, psc_error_t *error)
+{
+    psc_status_t st = psw_driver_wait(&client->driver, request, error);
+    const uint64_t total = request->clock.total_progress;
+    const psc_status_t finished = psw_client_finish(client, request, st == PSC_OK ? error : NULL);
     if (st == PSC_OK)
-        st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
-    if (st == PSC_OK) {
-        st = psw_driver_wait(&client->driver, request, &what);
-        uint64_t total = request->clock.total_progress;
-        psc_status_t finished = psw_client_finish(client, request, &what);
-        if (st == PSC_OK)
-            st = finished;
-        if (st == PSC_OK && total_progress_out != NULL)
-            *total_progress_out = total;
-    }
-    if (st == PSC_OK)
-        st = psw_cached_collect(client, &what);
-    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+        st = finished;
+    if (st == PSC_OK && total_progress_out != NULL)
+        *total_progress_out = total;
+    return st == PSC_OK ? psw_cached_collect(client, error) : st;
+}
+
+psc_status_t psw_client_clock_start(embps_client_t *client, uint64_t progress,
+                                    psw_request_t **request_out, psc_error_t *error)
+{
+    const uint64_t clock = psw_core_clock(client->driver.core);
+    if (clock == PSP_CLOCK_END)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "clock: this client's last clock has ended (embps_last_clock)");
+    return tell_clock(client, clock + 1, progress, request_out, error);
 }
 
 int embps_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
                 embps_error_t *error)
 {
-    const uint64_t clock = psw_core_clock(client->driver.core);
-    if (clock == PSP_CLOCK_END) {
-        psc_error_t what = PSC_ERROR_INIT;
-        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
-                            "clock: this client's last clock has ended (embps_last_clock)");
-        return psw_error_export(&what, error);
-    }
-    return tell_clock(client, clock + 1, progress, total_progress_out, error);
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psc_status_t st = psw_client_clock_start(client, progress, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_clock_finish(client, request, total_progress_out, &what);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
 int embps_last_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
                      embps_error_t *error)
 {
-    return tell_clock(client, PSP_CLOCK_END, progress, total_progress_out, error);
+    psc_error_t what = PSC_ERROR_INIT;
+    psw_request_t *request;
+    psc_status_t st = tell_clock(client, PSP_CLOCK_END, progress, &request, &what);
+    if (st == PSC_OK)
+        st = psw_client_clock_finish(client, request, total_progress_out, &what);
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
 psc_status_t psw_client_barrier(embps_client_t *client, psp_barrier_reply_t *reply_out,

@@ -26,7 +26,7 @@
  *
  * Messages move only inside calls of the client, so the loop over windows steps the client every
  * 32 windows while a pull is under way (about every 50 us). The clock ends after the push of t-1
- * has been answered and before that of t is sent: asking then does not wait for the server's work.
+ * has been answered and before that of t is sent; its answers are taken when the next one ends.
  *
  * Rows are padded to 16 floats; the padding is zero and stays zero. Loss is measured in one window
  * of eight, and only when somebody listens; measuring changes no bit of the rows.
@@ -70,6 +70,7 @@ typedef struct trainer {
     uint64_t clock; /* of the client */
     flight_t flights[2];
     embps_request_t *pushes[2]; /* of the batch before */
+    embps_request_t *ended;     /* the clock that ended last; NULL: it was waited for */
     psw_local_t local;
     psw_model_fn train;
     psw_train_counts_t counts;
@@ -366,22 +367,54 @@ static psc_status_t train(trainer_t *trainer, const flight_t *flight, const flig
     return PSC_OK;
 }
 
-/* Ends a clock; all pushes of it were answered. */
-static psc_status_t end_clock(trainer_t *trainer, bool last, psc_error_t *error)
+static void report(trainer_t *trainer)
 {
     const psw_trainer_options_t *options = trainer->options;
-    uint64_t *total = &trainer->counts.total_words;
-    embps_error_t what;
-    int failed = last ? embps_last_clock(options->client, trainer->pushed_words, total, &what)
-                      : embps_clock(options->client, trainer->pushed_words, total, &what);
-    if (failed != 0)
-        return psw_error_import(&what, error);
     trainer->clock++;
     if (options->report != NULL) {
         embps_traffic(options->client, &trainer->counts.bytes_sent,
                       &trainer->counts.bytes_received);
         options->report(options->report_context, &trainer->counts);
     }
+}
+
+/* Takes the answers to the end of the clock before, if there was one. error: or NULL. */
+static psc_status_t finish_clock(trainer_t *trainer, psc_error_t *error)
+{
+    embps_request_t *ended = trainer->ended;
+    trainer->ended = NULL;
+    return ended != NULL ? psw_client_clock_finish(trainer->options->client, ended,
+                                                   &trainer->counts.total_words, error)
+                         : PSC_OK;
+}
+
+/* Ends a clock; all pushes of it were answered. Nobody waits for the answers to that: how far all
+ * workers are is known a batch later. */
+static psc_status_t pass_clock(trainer_t *trainer, psc_error_t *error)
+{
+    psc_status_t st = finish_clock(trainer, error);
+    if (st == PSC_OK)
+        st = psw_client_clock_start(trainer->options->client, trainer->pushed_words,
+                                    &trainer->ended, error);
+    if (st == PSC_OK)
+        report(trainer);
+    return st;
+}
+
+/* The same, waiting for it. */
+static psc_status_t end_clock(trainer_t *trainer, bool last, psc_error_t *error)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    uint64_t *total = &trainer->counts.total_words;
+    embps_error_t what;
+    psc_status_t st = finish_clock(trainer, error);
+    if (st != PSC_OK)
+        return st;
+    int failed = last ? embps_last_clock(options->client, trainer->pushed_words, total, &what)
+                      : embps_clock(options->client, trainer->pushed_words, total, &what);
+    if (failed != 0)
+        return psw_error_import(&what, error);
+    report(trainer);
     return PSC_OK;
 }
 
@@ -478,7 +511,7 @@ static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
         if (st == PSC_OK)
             st = wait_for_pushes(trainer, error);
         if (st == PSC_OK)
-            st = end_clock(trainer, false, error);
+            st = pass_clock(trainer, error);
         if (st == PSC_OK)
             st = start_pushes(trainer, flight, error);
         if (st == PSC_OK)
@@ -516,6 +549,9 @@ psc_status_t psw_trainer_run(const psw_trainer_options_t *options, psw_train_cou
         (void)!wait_for(&trainer.flights[i].out.pull, NULL);
     }
     psc_status_t left = wait_for_pushes(&trainer, st == PSC_OK ? error : NULL);
+    if (st == PSC_OK)
+        st = left;
+    left = finish_clock(&trainer, st == PSC_OK ? error : NULL);
     if (st == PSC_OK)
         st = left;
     *counts_out = trainer.counts;
