@@ -255,7 +255,8 @@ static psc_status_t answer_hot(ps_shard_t *shard, ps_request_t *request, psc_err
                               .n = pull->n,
                               .ids = request->space->ids,
                               .hashes = request->space->hashes,
-                              .scan = pull->scan};
+                              .scan = pull->scan,
+                              .away = true};
     table->all_hot =
         ps_store_copy_hot(shard->options.store, &batch, table->dim * sizeof(float), out);
     if (!table->all_hot) {

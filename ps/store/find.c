@@ -5,13 +5,15 @@
  * Both do with a row, in the one loop that finds it (index_walk.h), all that has to be done with
  * its header, while that is in the nearest cache. The read copies the row as well, so that its
  * lines are fetched once; the passes of a batch that is prepared, used and released fetch them
- * twice, and cost 1.5 times as much. Nothing may be in doubt then: a row that is not in memory, or
- * only for scans, or being read, ends it, and the caller goes the long way. Cost: two cache misses
- * a row and its lines.
+ * twice, and cost 1.5 times as much. Copies for another processor are made by streaming stores,
+ * since plain ones wait for its cache. Nothing may be in doubt then: a row that is not in memory,
+ * or only for scans, or being read, ends it, and the caller goes the long way. Cost: two cache
+ * misses a row and its lines.
  */
 #include "ps/store/find.h"
 
 #include "common/row_copy.h"
+#include "common/stream_copy.h"
 #include "common/vectors.h"
 #include "ps/store/index_walk.h"
 
@@ -68,7 +70,7 @@ size_t ps_find_rows(const ps_store_table_t *table, ps_batch_t *batch, bool *must
 typedef struct copying {
     uint8_t *out;
     size_t bytes;
-    bool scan;
+    bool scan, streams;
     bool doubtful; /* a row is not simply there */
 } copying_t;
 
@@ -83,7 +85,11 @@ static inline void copy_found(void *context, size_t i, ps_place_t place, ps_row_
     }
     if (!copying->scan)
         ps_evict_touch(row);
-    psc_row_copy(copying->out + i * copying->bytes, (const uint8_t *)(row + 1), copying->bytes);
+    uint8_t *out = copying->out + i * copying->bytes;
+    if (copying->streams)
+        psc_stream_copy(out, row + 1, copying->bytes);
+    else
+        psc_row_copy(out, (const uint8_t *)(row + 1), copying->bytes);
 }
 
 PSC_MULTIVERSION
@@ -95,6 +101,7 @@ bool ps_store_copy_hot(ps_store_t *store, const ps_batch_t *batch, size_t bytes,
     size_t touched = sizeof(ps_row_header_t) + bytes;
     PSC_BUG_ON(touched > table->value_bytes || bytes % sizeof(float) != 0);
     copying_t copying = {.out = out, .bytes = bytes, .scan = batch->scan};
+    copying.streams = batch->away && ((uintptr_t)out | bytes) % 16 == 0;
     const size_t n_lines = ps_fetch_lines(touched, table->value_bytes - sizeof(ps_row_header_t));
     for (size_t first = 0; first < batch->n && !copying.doubtful; first += PS_WALK_MAX) {
         size_t left = batch->n - first;
@@ -106,6 +113,7 @@ bool ps_store_copy_hot(ps_store_t *store, const ps_batch_t *batch, size_t bytes,
         (void)ps_index_walk(&walk, copy_found, &copying);
         copying.out += walk.n * bytes;
     }
+    psc_stream_end();
     if (copying.doubtful)
         return false;
     store->counters.hits += batch->n;

@@ -87,6 +87,7 @@ typedef struct ps_batch {
     ps_place_t *places;     /* n, caller's memory, borrowed until release */
     bool scan; /* the rows are needed once: what is loaded for this batch goes with its release,
                   unless it was changed or others want it too, and the policy learns nothing */
+    bool away; /* copies of the rows will be read by another processor, and not here */
 
     bool pinned; /* rows are pinned: release must unpin; false: the store does so when it must */
     uint64_t ticket; /* ready once the store's finished I/O reaches it; 0: at once */
