@@ -9,16 +9,7 @@ build=$1 dir=$2
 # shellcheck source=tests/support/jobs
 . "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
 cd "$dir"
-if [ "${3-}" != inside ]; then
-    status=0
-    "$root/scripts/testnet" run true || status=$?
-    if [ $status = 77 ]; then
-        echo "skipped: no hosts can be made here"
-        exit 77
-    fi
-    [ $status = 0 ] || exit 1
-    exec "$root/scripts/testnet" run bash "${BASH_SOURCE[0]}" "$build" "$dir" inside
-fi
+enter_hosts 3 "${BASH_SOURCE[0]}" "${3-}"
 
 # A job by embps-run must end well. HOSTS: ranks on each, servers first; "": on the head alone.
 hosts_job() # NAME HOSTS SERVERS WORKERS OPTION... -- ARGUMENT...
