@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A stopped server (SIGSTOP) and workers that take no replies cost bounded memory on both sides: what servers may
-# have is --memory + 64 MiB, a client its window and a queue. A stopped server is named, and the client goes on.
+# have is --memory + 64 MiB, a client its window and a queue. A stopped server is named, and the client goes on; a training ends.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
@@ -41,6 +41,20 @@ grep -E "ms took|has not answered" log || true
 grep "within 50 ms took" log | awk '{ exit !($(NF - 1) < 2000) }' || failed "stopped: a deadline was not kept"
 [ "$status" = 0 ] || { failed "stopped: ends with $status"; cat log; }
 rm -rf data hold
+
+# A training whose server stops ends and names it, after --timeout.
+make_text text 2000 200
+run_options=(--kill-timeout 0)
+start_training run log "$dir/data" 16M skipgram --corpus "$dir/text" --out "$dir/out" --min-count 1 --dim 20 \
+    --epochs 100000 --batch-words 1000 --quiet --log-json "$dir/log.json" --timeout 1
+await 60 grep -q words_per_s log.json || { failed "trainer: does not start"; cat log; }
+kill -STOP "$(server_pid "$dir/data" 1)"
+finish_job 60
+[ "$status" != 0 ] || failed "trainer: ends with 0 though a server stands still"
+grep -q "has not answered" log || { failed "trainer: does not name the server"; cat log; }
+grep "has not answered" log | head -n 1
+expect_no_output "trainer" out
+rm -rf data
 
 # Workers that take no replies while all that they may ask for is under way.
 mkdir hold
