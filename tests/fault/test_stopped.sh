@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A stopped server (SIGSTOP) and workers that take no replies cost bounded memory on both sides: what servers may
-# have is --memory + 64 MiB, a client its window and a queue. A stopped server is named, and the client goes on; a training ends.
+# have is --memory + 64 MiB, a client its window and a queue. A stopped server is named, and the client goes on;
+# a training ends.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
