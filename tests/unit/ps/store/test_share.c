@@ -249,7 +249,7 @@ static void a_map_outlives_its_store_and_says_that_it_is_over(void **state)
     static uint32_t counts[TABLES + 1][IDS];
     psc_error_t error = PSC_ERROR_INIT;
     psc_shared_map_t map;
-    uint32_t row[300];
+    uint32_t row[300] = {0};
     ps_store_t *store = test_store_open(test_cold_memory(0, 0));
     assert_int_equal(ps_store_share(store, &error), PSC_OK);
     const psc_shared_file_t *file = ps_store_shared(store);
