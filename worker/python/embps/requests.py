@@ -62,10 +62,10 @@ class Session:
         for _ in range(len(self.dropped)):
             record = self.dropped.popleft()
             try:
-                if not wait and not test(record):
+                if wait or test(record):
+                    finish(record)
+                else:
                     self.dropped.append(record)
-                    continue
-                finish(record)
             except errors.Error as error:
                 self.unseen = self.unseen or error
 
@@ -95,9 +95,12 @@ class Session:
 
 
 def test(record: _Record) -> bool:
-    """Whether the request is done; moves messages. The session's lock is held."""
+    """Whether finish would return at once; moves messages. The session's lock is held."""
     done = c_bool()
-    library.call("embps_test", record.handle, byref(done))
+    try:
+        library.call("embps_test", record.handle, byref(done))
+    except errors.Error:
+        return True  # of the client, not of this request: finish raises it, and frees the request
     return done.value
 
 
@@ -136,12 +139,7 @@ class Future(Generic[T]):
         if self._record.handle is None:
             return True
         with self._session.use():
-            if self._record.handle is None:
-                return True
-            try:
-                return test(self._record)
-            except errors.Error:
-                return True  # result() raises it
+            return self._record.handle is None or test(self._record)
 
     def result(self) -> T:
         """What the call brings: the rows of a pull, None for a push. Raises what the call would."""

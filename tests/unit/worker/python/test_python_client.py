@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
 import python_tests  # noqa: E402
@@ -20,7 +21,7 @@ python_tests.need("numpy")
 import numpy as np  # noqa: E402
 
 import embps  # noqa: E402
-from embps import errors, library  # noqa: E402
+from embps import errors, library, requests  # noqa: E402
 
 HEADER = python_tests.ROOT / "worker" / "include" / "embps.h"
 TOP = 2**64 - 1
@@ -231,6 +232,16 @@ class Futures(python_tests.Case):
         clients[0].flush()
         for client in clients:
             client.close()
+
+    def test_a_dropped_future_is_ended_when_its_client_has_failed(self):
+        session = requests.Session(ctypes.c_void_p(1))
+        session.dropped.append(requests._Record(ctypes.c_void_p(2), None))
+        with mock.patch.object(library, "call", side_effect=embps.PeerGone("gone")) as call:
+            with session.use():
+                pass
+        self.assertEqual([made.args[0] for made in call.call_args_list], ["embps_test", "embps_wait"])
+        self.assertIsInstance(session.unseen, embps.PeerGone)
+        self.assertFalse(session.dropped)
 
     def test_results_after_the_end_say_that_the_client_is_closed(self):
         done, open_ = self.table.pull_async([1]), self.table.pull_async([2])
