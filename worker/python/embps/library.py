@@ -11,6 +11,7 @@ import ctypes
 import os
 import pathlib
 import subprocess
+from collections.abc import Iterator
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float,
                     c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p)
 
@@ -99,23 +100,23 @@ _CALLS = {
 }
 
 
-def _candidates() -> list[str]:
+def _candidates() -> Iterator[str]:
     """Paths and names to try, best first. A path that EMBPS_LIBRARY names is the only one."""
     named = os.environ.get("EMBPS_LIBRARY")
     if named:
-        return [named]
-    found = []
+        yield named
+        return
     beside = pathlib.Path(__file__).with_name("libembps.so")
     if beside.is_file():
-        found.append(str(beside))
+        yield str(beside)
     try:
         said = subprocess.run(["pkg-config", "--variable=libdir", "embps"], check=False, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         if said.returncode == 0 and said.stdout.strip():
-            found.append(str(pathlib.Path(said.stdout.strip()) / SONAME))
+            yield str(pathlib.Path(said.stdout.strip()) / SONAME)
     except OSError:
         pass  # no pkg-config
-    return found + [SONAME]  # the loader's own places: LD_LIBRARY_PATH, ldconfig
+    yield SONAME  # the loader's own places: LD_LIBRARY_PATH, ldconfig
 
 
 def _open() -> ctypes.CDLL:
