@@ -13,6 +13,7 @@
 #include "tests/bench/bench_commands.h"
 #include "tests/bench/bench_folder.h"
 #include "tests/bench/bench_measure.h"
+#include "worker/train/client_error.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -99,9 +100,7 @@ typedef struct door_bench {
 
 static psc_status_t import(int code, const embps_error_t *from, psc_error_t *error)
 {
-    return code == 0
-               ? PSC_OK
-               : psc_error_set(error, psc_status_from_number((uint32_t)code), "%s", from->message);
+    return code == 0 ? PSC_OK : psw_error_import(from, error);
 }
 
 static psc_status_t pull(void *context, size_t number, psc_error_t *error)
