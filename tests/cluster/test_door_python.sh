@@ -28,19 +28,22 @@ address=$(cat alone.port)
 ask "$address" rows >rows.log 2>&1 && grep -q 'rows on 1 servers are right' rows.log || failed "rows on one server: $(cat rows.log)"
 ask "$address" malformed 3000 >malformed.log 2>&1 || failed "malformed messages: $(cat malformed.log)"
 
-# A guest that is there when the server ends: the server goes at once, and the guest is told.
+# A guest that is there when the servers end: they go at once, with this exit status, and the guest is told.
 mkfifo line
-ask "$address" hold <line >hold.log 2>&1 &
-guest=$!
-exec 4>line
-await 30 grep -q held hold.log || failed "no guest: $(cat hold.log)"
-kill -TERM "$job"
-code=0
-wait "$job" || code=$?
-job=
-[ "$code" = 0 ] || failed "with a guest: exit status $code: $(cat alone.log)"
-echo >&4 || true # it may be gone
-wait "$guest" || failed "the guest: $(cat hold.log)"
+end_with_guest() # NAME ADDRESS SIGNAL CODE
+{
+    ask "$2" hold <line >"hold-$1.log" 2>&1 &
+    local guest=$! code=0
+    exec 4>line
+    await 30 grep -q held "hold-$1.log" || failed "$1: no guest: $(cat "hold-$1.log")"
+    kill "-$3" "$job"
+    wait "$job" || code=$?
+    job=
+    [ "$code" = "$4" ] || failed "$1: with a guest: exit status $code: $(cat "$1.log")"
+    echo >&4 || true # it may be gone
+    wait "$guest" || failed "$1: the guest: $(cat "hold-$1.log")"
+}
+end_with_guest alone "$address" TERM 0
 
 # Three servers of a job without workers: a client is told one address and learns the others.
 env --default-signal=INT "${bare[@]}" -n 3 "$server" --data three --memory 16M --listen 127.0.0.1:0 \
@@ -64,16 +67,6 @@ make_text text 3000 500
 job=$!
 await 60 test -s job.port || { cat job.log; exit 1; }
 ask "$(sed -n 1p job.port)" rows >rows.log 2>&1 && grep -q 'rows on 2 servers are right' rows.log || failed "guests of a job: $(cat rows.log)"
-ask "$(sed -n 2p job.port)" hold <line >hold-job.log 2>&1 &
-guest=$!
-exec 4>line
-await 30 grep -q held hold-job.log || failed "no guest of a job: $(cat hold-job.log)"
-kill -USR1 "$job"
-code=0
-wait "$job" || code=$?
-job=
-[ "$code" = 7 ] || failed "a job with guests: exit status $code: $(cat job.log)"
-echo >&4 || true # it may be gone
-wait "$guest" || failed "the guest of a job: $(cat hold-job.log)"
+end_with_guest job "$(sed -n 2p job.port)" USR1 7
 
 [ "$failures" = 0 ]
