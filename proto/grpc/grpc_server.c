@@ -431,8 +431,9 @@ static void look(door_t *door)
     door->looked_us = now_us;
     lock(door);
     for (const call_t *call = door->calls; call != NULL && n < LATE_MAX; call = call->next) {
+        /* since_us may be after now_us: the queue's thread goes on meanwhile. */
         if ((call->state == RECEIVING || call->state == ENDING) &&
-            now_us - call->since_us > door->options.patience_us) {
+            call->since_us + door->options.patience_us < now_us) {
             late[n] = call->inside;
             grpc_call_ref(late[n++]);
         }
