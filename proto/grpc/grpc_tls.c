@@ -2,10 +2,11 @@
  * TLS for the door.
  *
  * gRPC asks for the certificates whenever a connection begins, on a thread of its own. Then the
- * files are looked at: where one has changed (its time, size or inode), all are read anew. What
- * cannot be read is logged, and what was there before stays, so that files that are replaced one
- * after the other close the door for nobody. With a client's authority every client has to show a
- * certificate that it signed.
+ * files are looked at: where one has changed (its time, size or inode), all are read anew. The time
+ * is that of the inode, so that a file that could not be read is tried again once it was given to
+ * the server's user or moved back. What cannot be read is logged, and what was there before stays,
+ * so that files that are replaced one after the other close the door for nobody. With a client's
+ * authority every client has to show a certificate that it signed.
  *
  * `lock` guards the versions and is held while files are read, which are short. Nothing of a key is
  * ever logged; what was read is wiped before it is freed.
@@ -34,7 +35,7 @@ typedef struct version {
 struct psp_grpc_tls {
     pthread_mutex_t lock;
     char *paths[N_FILES];        /* NULL: none */
-    version_t versions[N_FILES]; /* that were given out last; guarded by lock */
+    version_t versions[N_FILES]; /* that were looked at last; guarded by lock */
 };
 
 static void wipe(char *bytes)
@@ -65,9 +66,9 @@ static bool look_for_changes(psp_grpc_tls_t *tls)
             continue; /* reading will say what is wrong */
         version_t *then = &tls->versions[i];
         changed = changed || now.st_ino != then->inode || now.st_size != then->size ||
-                  now.st_mtim.tv_sec != then->time.tv_sec ||
-                  now.st_mtim.tv_nsec != then->time.tv_nsec;
-        *then = (version_t){.time = now.st_mtim, .size = now.st_size, .inode = now.st_ino};
+                  now.st_ctim.tv_sec != then->time.tv_sec ||
+                  now.st_ctim.tv_nsec != then->time.tv_nsec;
+        *then = (version_t){.time = now.st_ctim, .size = now.st_size, .inode = now.st_ino};
     }
     return changed;
 }

@@ -23,13 +23,19 @@ authority() # NAME
         -keyout "$1.key" -out "$1.pem" 2>/dev/null
 }
 
-# A certificate for 127.0.0.1; a negative number of days: it has expired.
+# A certificate for 127.0.0.1 and the key that NAME has; a negative number of days: it has expired.
+issue() # NAME AUTHORITY DAYS
+{
+    openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -days "$3" \
+        -extfile <(echo "subjectAltName=IP:127.0.0.1") -out "$1.pem" 2>/dev/null
+}
+
+# The same with a new key.
 certificate() # NAME AUTHORITY DAYS
 {
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "/CN=$1" \
         -keyout "$1.key" -out "$1.csr" 2>/dev/null
-    openssl x509 -req -in "$1.csr" -CA "$2.pem" -CAkey "$2.key" -CAcreateserial -days "$3" \
-        -extfile <(echo "subjectAltName=IP:127.0.0.1") -out "$1.pem" 2>/dev/null
+    issue "$@"
 }
 
 authority ours
@@ -92,6 +98,12 @@ cp renewed.pem server.pem
 cp theirs.pem ours-now.pem
 expect UNAVAILABLE "the old certificate" ours.pem guest.pem guest.key
 expect hello "the new certificate" theirs.pem guest.pem guest.key
+mv server.key elsewhere
+issue renewed ours 30
+cp renewed.pem server.pem
+expect hello "a newer certificate while its key is away" theirs.pem guest.pem guest.key
+mv elsewhere server.key
+expect hello "the same key is back" ours.pem guest.pem guest.key
 stop
 for key in server.key away guest.key; do
     if grep -qF "$(sed -n 2p "$key")" both.log; then
