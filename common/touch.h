@@ -1,10 +1,11 @@
 /*
- * Memory that will be needed soon.
+ * Memory that will be needed soon, read now.
  *
- * A prefetch instruction may be dropped where the page's translation is not at hand, which is the
- * rule for rows that lie anywhere in much memory, most of all in a virtual machine (`embps-bench
- * pages` shows where). A read is not dropped, and as nothing depends on it, a processor that
- * executes out of order goes on. Short loops over few instructions a row do not need either.
+ * A prefetch instruction is a hint that a processor may drop. A read is done in any case; nothing
+ * depends on it, so a processor that executes out of order goes on, but nothing behind it retires
+ * before its bytes are there. Which of the two is faster only the loop itself can say: a client's
+ * cache, with much to do for each row, was faster with reads (worker/cache/entries.c; `embps-bench
+ * cache`), a prototype of the store's look-up, with little, with prefetches (ps/store/fetch.h).
  */
 #ifndef COMMON_TOUCH_H
 #define COMMON_TOUCH_H
