@@ -5,11 +5,11 @@
 #include "common/queue.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 struct psc_queue {
     pthread_mutex_t lock;
@@ -82,15 +82,8 @@ bool psc_queue_ready(const psc_queue_t *queue)
 void psc_queue_wait(psc_queue_t *queue, uint64_t timeout_us)
 {
     struct timespec until = {0};
-    if (timeout_us != UINT64_MAX) {
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += (time_t)(timeout_us / 1000000u);
-        until.tv_nsec += (long)(timeout_us % 1000000u) * 1000;
-        if (until.tv_nsec >= 1000000000L) {
-            until.tv_sec++;
-            until.tv_nsec -= 1000000000L;
-        }
-    }
+    if (timeout_us != UINT64_MAX)
+        until = psc_clock_after(timeout_us);
     (void)pthread_mutex_lock(&queue->lock);
     int rc = 0;
     while (queue->head == NULL && !queue->woken && rc != ETIMEDOUT) {

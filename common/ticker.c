@@ -12,11 +12,11 @@
 #include "common/ticker.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <time.h>
 
 struct psc_ticker {
     psc_tick_fn tick;
@@ -28,16 +28,6 @@ struct psc_ticker {
     bool stopping;          /* guarded by lock */
 };
 
-static void add_us(struct timespec *time, uint64_t us)
-{
-    time->tv_sec += (time_t)(us / 1000000);
-    time->tv_nsec += (long)(us % 1000000) * 1000;
-    if (time->tv_nsec >= 1000000000L) {
-        time->tv_sec++;
-        time->tv_nsec -= 1000000000L;
-    }
-}
-
 static void *run(void *context)
 {
     psc_ticker_t *ticker = context;
@@ -45,9 +35,7 @@ static void *run(void *context)
     while (!ticker->stopping) {
         (void)pthread_mutex_unlock(&ticker->lock);
         ticker->tick(ticker->context);
-        struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        add_us(&until, ticker->interval_us);
+        const struct timespec until = psc_clock_after(ticker->interval_us);
         (void)pthread_mutex_lock(&ticker->lock);
         int rc = 0;
         while (!ticker->stopping && rc == 0)

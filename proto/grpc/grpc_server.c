@@ -40,7 +40,6 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #define RECEIVING_MAX 32u
 #define EXPECTED_MAX 4u
@@ -480,11 +479,7 @@ static size_t door_backlog(psp_transport_t *transport, uint32_t peer)
 static psc_status_t door_flush(psp_transport_t *transport, uint64_t timeout_us, psc_error_t *error)
 {
     door_t *door = door_of(transport);
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const uint64_t ns = (uint64_t)until.tv_nsec + timeout_us % 1000000 * 1000;
-    until.tv_sec += (time_t)(timeout_us / 1000000 + ns / 1000000000);
-    until.tv_nsec = (long)(ns % 1000000000);
+    const struct timespec until = psc_clock_after(timeout_us);
     int failed = 0;
     lock(door);
     while (door->n_ending != 0 && failed == 0)

@@ -39,7 +39,6 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #define MAX_RECEIVES 32
 #define MAX_RECEIVE_BYTES                                                                          \
@@ -390,13 +389,7 @@ static void nap(mpi_transport_t *t, uint64_t us)
 {
     int slack_ns = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
     (void)prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)us * 1000;
-    if (until.tv_nsec >= 1000000000L) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000L;
-    }
+    const struct timespec until = psc_clock_after(us);
     (void)pthread_mutex_lock(&t->lock);
     if (!atomic_load_explicit(&t->woken, memory_order_acquire))
         (void)pthread_cond_timedwait(&t->wake_up, &t->lock, &until);
