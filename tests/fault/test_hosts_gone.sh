@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Jobs over four hosts (scripts/testnet) in which a rank falls silent: a worker is stopped, or its host is gone, and the
-# others go on without it; the host of a server is gone, and the workers name it and the job ends. Skipped where the
-# system does not let us make hosts.
+# Jobs over five hosts (scripts/testnet) in which a rank falls silent: a worker is stopped, or its host is gone, and the
+# others go on without it; the host of a server is gone, and the workers name it and the job ends, or nobody is left who
+# could, and it ends all the same. Skipped where the system does not let us make hosts.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
 # shellcheck source=tests/support/losses
 . "$(dirname "${BASH_SOURCE[0]}")/../support/losses"
 cd "$dir"
-enter_hosts 4 "${BASH_SOURCE[0]}" "${3-}"
+enter_hosts 5 "${BASH_SOURCE[0]}" "${3-}"
 # A server each on node1 and node2, worker 0 beside the latter, and the other workers each on a host of its own.
 printf 'node1 slots=1\nnode2 slots=2\nnode3 slots=1\nnode4 slots=1\n' >hosts
 run_options=(--hosts hosts)
@@ -49,6 +49,28 @@ finish_job 60
 [ $status = 22 ] || { failed "$name: ends with $status"; cat log; }
 expect_line "$name" "error: worker [0-9]: server 1 (host node2) has not answered for 5 s"
 [ ! -e out ] || failed "$name: there are vectors"
+expect_no_jobs "$name"
+echo "ok: $name"
+
+# The other server waits for it to have written its rows, which are many, so that this takes a while.
+name="the host of server 1 when the workers have left"
+printf 'node1 slots=1\nnode5 slots=1\nnode3 slots=2\n' >hosts
+export OMPI_MCA_oob_tcp_keepalive_time=2 OMPI_MCA_oob_tcp_keepalive_intvl=1 OMPI_MCA_oob_tcp_keepalive_probes=3
+# shellcheck disable=SC2317 # called by await
+workers_told()
+{
+    [ -e "$(echo embps-run.*/worker-0)" ] && [ -e "$(echo embps-run.*/worker-1)" ]
+}
+rm -rf data out embps-run.*
+make_text text-large 5000 50000
+start_training run log "$dir/data" 400M skipgram --corpus "$dir/text-large" --out "$dir/out" --min-count 1 --dim 400 \
+    --negative 1 --epochs 1 --quiet
+await 90 workers_told || { failed "$name: the workers do not end"; cat log; }
+"$TESTNET" kill node5
+finish_job 60
+[ $status = 1 ] || { failed "$name: ends with $status"; cat log; }
+expect_line "$name" "the job failed: the machine of a server gives no sign of life"
+[ "$(states_of data | cut -d ' ' -f 1)" = clean ] || failed "$name: states are $(states_of data)"
 expect_no_jobs "$name"
 echo "ok: $name"
 exit $((failures > 0))
