@@ -6,9 +6,7 @@
 
 #include "common/log.h"
 
-#include <string.h>
-
-const psc_option_t psw_address_option_table[PSW_ADDRESS_OPTION_COUNT] = {
+static const psc_option_t option_table[] = {
     {.name = "wait",
      .argument = "SECONDS",
      .type = PSC_OPTION_U64,
@@ -23,9 +21,9 @@ const psc_option_t psw_address_option_table[PSW_ADDRESS_OPTION_COUNT] = {
      .help = "Print JSON instead of text."},
 };
 
-psc_status_t psw_import_error(int code, const embps_error_t *from, psc_error_t *error)
+psc_status_t psw_import_error(const embps_error_t *from, psc_error_t *error)
 {
-    const psc_status_t st = psc_status_from_number((uint32_t)code);
+    const psc_status_t st = psc_status_from_number((uint32_t)from->code);
     (void)psc_error_set(error, st, "%s", from->message);
     if (error != NULL) {
         error->rank = from->rank;
@@ -40,32 +38,29 @@ static void say(void *context, const char *line)
     psc_log(PSC_LOG_WARN, "%s", line);
 }
 
-psc_status_t psw_visit_begin(const psc_command_t *command, int argc, char *const argv[],
-                             size_t n_words, psw_visit_t *visit, psc_error_t *error)
+psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[], size_t n_words,
+                       psw_visit_fn fn, psc_error_t *error)
 {
+    psw_visit_t visit = {.client = NULL};
     psc_parse_result_t parsed;
-    *visit = (psw_visit_t){.client = NULL};
-    psc_status_t st = psc_options_parse(command, argc, argv, &visit->options, &visit->words, NULL,
-                                        &parsed, error);
+    psc_command_t with_options = *command;
+    with_options.options = option_table;
+    with_options.n_options = sizeof option_table / sizeof option_table[0];
+    psc_status_t st = psc_options_parse(&with_options, argc, argv, &visit.options, &visit.words,
+                                        NULL, &parsed, error);
     if (st != PSC_OK || parsed == PSC_PARSE_EXIT)
         return st;
-    if (visit->words.n < n_words)
+    if (visit.words.n < n_words)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
                              command->name, command->operands, command->name);
     embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
     embps_error_t what;
-    options.wait_ms = (uint32_t)(visit->options.wait_s * 1000);
+    options.wait_ms = (uint32_t)(visit.options.wait_s * 1000);
     options.waiting = say;
-    const int code = embps_connect(visit->words.items[0], &options, &visit->client, &what);
-    return code == 0 ? PSC_OK : psw_import_error(code, &what, error);
-}
-
-psc_status_t psw_visit_end(psw_visit_t *visit, psc_status_t st, psc_error_t *error)
-{
-    embps_error_t what;
-    const int code = embps_close(visit->client, &what);
-    visit->client = NULL;
-    if (st != PSC_OK || code == 0)
-        return st;
-    return psw_import_error(code, &what, error);
+    if (embps_connect(visit.words.items[0], &options, &visit.client, &what) != 0)
+        return psw_import_error(&what, error);
+    st = fn(&visit, error);
+    if (embps_close(visit.client, &what) != 0 && st == PSC_OK)
+        st = psw_import_error(&what, error);
+    return st;
 }

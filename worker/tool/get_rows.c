@@ -21,8 +21,6 @@ static const psc_command_t command = {
     .description = "ADDRESS is that of one of the servers (embps-server --listen), an ID a whole "
                    "number below 2^64. A row that was never pushed is shown with its initial "
                    "value; it is not created.",
-    .options = psw_address_option_table,
-    .n_options = PSW_ADDRESS_OPTION_COUNT,
     .operands = "ADDRESS TABLE ID...",
     .examples = "embps get 127.0.0.1:50051 words 7 42",
 };
@@ -65,7 +63,7 @@ static psc_status_t pull(const psw_visit_t *visit, rows_t *rows, psc_error_t *er
     size_t n_values;
     int code = embps_table_find(visit->client, visit->words.items[1], &table, &what);
     if (code != 0)
-        return psw_import_error(code, &what, error);
+        return psw_import_error(&what, error);
     rows->dim = embps_table_dim(table);
     rows->states = psc_alloc_array(rows->n, sizeof *rows->states);
     if (psc_size_multiply(rows->n, rows->dim, &n_values))
@@ -73,7 +71,7 @@ static psc_status_t pull(const psw_visit_t *visit, rows_t *rows, psc_error_t *er
     if (rows->states == NULL || rows->values == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu rows", rows->n);
     code = embps_pull_states(table, rows->ids, rows->n, rows->values, rows->states, 0, &what);
-    return code == 0 ? PSC_OK : psw_import_error(code, &what, error);
+    return code == 0 ? PSC_OK : psw_import_error(&what, error);
 }
 
 static psc_status_t print_json(const rows_t *rows, psc_error_t *error)
@@ -105,7 +103,7 @@ static psc_status_t print_text(const rows_t *rows, psc_error_t *error)
     return psw_output_flush(error);
 }
 
-static psc_status_t get(const psw_visit_t *visit, rows_t *rows, psc_error_t *error)
+static psc_status_t read_rows(const psw_visit_t *visit, rows_t *rows, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
     rows->n = visit->words.n - OTHER_WORDS;
@@ -114,20 +112,20 @@ static psc_status_t get(const psw_visit_t *visit, rows_t *rows, psc_error_t *err
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu ids", rows->n);
     for (size_t i = 0; st == PSC_OK && i < rows->n; i++)
         st = parse_id(visit->words.items[OTHER_WORDS + i], &rows->ids[i], error);
-    if (st == PSC_OK)
-        st = pull(visit, rows, error);
-    if (st != PSC_OK || rows->states == NULL || rows->values == NULL)
-        return st;
-    return visit->options.json ? print_json(rows, error) : print_text(rows, error);
+    return st == PSC_OK ? pull(visit, rows, error) : st;
+}
+
+static psc_status_t get(const psw_visit_t *visit, psc_error_t *error)
+{
+    rows_t rows = {0};
+    psc_status_t st = read_rows(visit, &rows, error);
+    if (st == PSC_OK && rows.states != NULL && rows.values != NULL)
+        st = visit->options.json ? print_json(&rows, error) : print_text(&rows, error);
+    free_rows(&rows);
+    return st;
 }
 
 psc_status_t psw_tool_get(int argc, char *const argv[], psc_error_t *error)
 {
-    psw_visit_t visit;
-    rows_t rows = {0};
-    psc_status_t st = psw_visit_begin(&command, argc, argv, OTHER_WORDS + 1, &visit, error);
-    if (st == PSC_OK && visit.client != NULL)
-        st = get(&visit, &rows, error);
-    free_rows(&rows);
-    return psw_visit_end(&visit, st, error);
+    return psw_visit(&command, argc, argv, OTHER_WORDS + 1, get, error);
 }

@@ -15,8 +15,6 @@ static const psc_command_t command = {
     .summary = "Lists the tables of running servers.",
     .description = "ADDRESS is that of one of the servers (embps-server --listen). Rows are those "
                    "that came into being since the servers began.",
-    .options = psw_address_option_table,
-    .n_options = PSW_ADDRESS_OPTION_COUNT,
     .operands = "ADDRESS",
     .examples = "embps tables 127.0.0.1:50051",
 };
@@ -60,16 +58,12 @@ static psc_status_t print_tables(const psw_visit_t *visit, psc_error_t *error)
     const int code = embps_tables(visit->client, all != NULL ? add_table : print_table, all, &what);
     if (code != 0) {
         json_decref(all);
-        return psw_import_error(code, &what, error);
+        return psw_import_error(&what, error);
     }
     return visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
 }
 
 psc_status_t psw_tool_tables(int argc, char *const argv[], psc_error_t *error)
 {
-    psw_visit_t visit;
-    psc_status_t st = psw_visit_begin(&command, argc, argv, 1, &visit, error);
-    if (st == PSC_OK && visit.client != NULL)
-        st = print_tables(&visit, error);
-    return psw_visit_end(&visit, st, error);
+    return psw_visit(&command, argc, argv, 1, print_tables, error);
 }

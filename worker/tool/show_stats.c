@@ -18,8 +18,6 @@ static const psc_command_t stats_command = {
     .summary = "Shows all counters of running servers.",
     .description = "ADDRESS is that of one of the servers (embps-server --listen); counters are "
                    "sums over all of them.",
-    .options = psw_address_option_table,
-    .n_options = PSW_ADDRESS_OPTION_COUNT,
     .operands = "ADDRESS",
     .examples = "embps stats 127.0.0.1:50051",
 };
@@ -30,8 +28,6 @@ static const psc_command_t status_command = {
     .summary = "Shows how running servers fare.",
     .description = "ADDRESS is that of one of the servers (embps-server --listen); numbers are "
                    "sums over all of them.",
-    .options = psw_address_option_table,
-    .n_options = PSW_ADDRESS_OPTION_COUNT,
     .operands = "ADDRESS",
     .examples = "embps status 127.0.0.1:50051",
 };
@@ -86,7 +82,7 @@ static psc_status_t count(const psw_visit_t *visit, embps_counter_fn fn, void *c
 {
     embps_error_t what;
     const int code = embps_stats(visit->client, fn, context, &what);
-    return code == 0 ? PSC_OK : psw_import_error(code, &what, error);
+    return code == 0 ? PSC_OK : psw_import_error(&what, error);
 }
 
 static psc_status_t print_stats(const psw_visit_t *visit, psc_error_t *error)
@@ -102,11 +98,7 @@ static psc_status_t print_stats(const psw_visit_t *visit, psc_error_t *error)
 
 psc_status_t psw_tool_stats(int argc, char *const argv[], psc_error_t *error)
 {
-    psw_visit_t visit;
-    psc_status_t st = psw_visit_begin(&stats_command, argc, argv, 1, &visit, error);
-    if (st == PSC_OK && visit.client != NULL)
-        st = print_stats(&visit, error);
-    return psw_visit_end(&visit, st, error);
+    return psw_visit(&stats_command, argc, argv, 1, print_stats, error);
 }
 
 static psc_status_t print_status(const psw_visit_t *visit, psc_error_t *error)
@@ -133,9 +125,5 @@ static psc_status_t print_status(const psw_visit_t *visit, psc_error_t *error)
 
 psc_status_t psw_tool_status(int argc, char *const argv[], psc_error_t *error)
 {
-    psw_visit_t visit;
-    psc_status_t st = psw_visit_begin(&status_command, argc, argv, 1, &visit, error);
-    if (st == PSC_OK && visit.client != NULL)
-        st = print_status(&visit, error);
-    return psw_visit_end(&visit, st, error);
+    return psw_visit(&status_command, argc, argv, 1, print_status, error);
 }
