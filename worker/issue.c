@@ -348,7 +348,7 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
         st = split(&plan, options->ids, options->n, options->distinct, options, &what);
     else if ((st = begin_picked(&plan, options->picked, &what)) == PSC_OK)
         st = split_picked(&plan, options->picked->asked, 0, options->picked->asked->n, &what);
-    if (st == PSC_OK && options->rows_out != NULL)
+    if (st == PSC_OK)
         st = psw_request_keep_duplicates(plan.request, plan.distinct.duplicates,
                                          plan.distinct.n_duplicates, &what);
     if (st == PSC_OK)

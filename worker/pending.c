@@ -129,9 +129,10 @@ static void copy_runs(const psw_request_t *request, const uint32_t *order, uint3
     }
 }
 
+/* For rows that go to the cache alone and come in another format than float32. */
 static psc_status_t reserve_row(psw_request_t *request, psc_error_t *error)
 {
-    if (request->dim <= request->row_capacity)
+    if (request->format == PSP_FORMAT_F32 || request->dim <= request->row_capacity)
         return PSC_OK;
     float *row = psc_realloc_array(request->row, request->dim, sizeof *row);
     if (row == NULL)
@@ -140,6 +141,20 @@ static psc_status_t reserve_row(psw_request_t *request, psc_error_t *error)
     request->row = row;
     request->row_capacity = request->dim;
     return PSC_OK;
+}
+
+/* A row as float32, at any address; out: where it has to lie, NULL: anywhere. */
+static const uint8_t *take_floats(const psw_request_t *request, const uint8_t *row, float *out)
+{
+    const bool coded = request->format != PSP_FORMAT_F32;
+    if (out == NULL && !coded)
+        return row;
+    out = out != NULL ? out : request->row;
+    if (coded)
+        psp_row_format(request->format)->decode(out, row, request->dim);
+    else
+        memcpy(out, row, request->dim * sizeof *out);
+    return (const uint8_t *)out;
 }
 
 static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
@@ -161,21 +176,20 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
     psc_status_t st = request->rows_out == NULL ? reserve_row(request, error) : PSC_OK;
     if (st != PSC_OK)
         return st;
-    const size_t dim = request->dim, bytes = psp_row_bytes(request->format, dim);
+    const size_t bytes = psp_row_bytes(request->format, request->dim);
     const bool details =
         request->states_out != NULL || request->ages_out != NULL || request->picked;
     const uint8_t *row = reply->rows;
-    const bool plain = request->rows_out != NULL && !details && reply->states == NULL &&
-                       request->format == PSP_FORMAT_F32;
+    const bool plain = !details && reply->states == NULL && request->format == PSP_FORMAT_F32;
     if (plain)
         copy_runs(request, request->order + begin, n, row);
     for (uint32_t j = 0; !plain && j < n; j++) {
         if (request->picked && j + ROWS_AHEAD < n)
             psw_cache_expect(request->cache, request->tickets[begin + j + ROWS_AHEAD]);
-        float *out = request->row;
+        float *out = NULL;
         if (request->rows_out != NULL)
             out = request->rows_out + (size_t)request->order[begin + j] * request->stride;
-        const float *value = out;
+        const uint8_t *value = NULL;
         if (reply->states != NULL && !psp_row_has_value(reply->states[j])) {
             /* CURRENT answers a version that was told, LATE a deadline. */
             const bool fits = reply->states[j] == PSP_ROW_LATE
@@ -185,15 +199,12 @@ static psc_status_t accept_pull(psw_request_t *request, uint32_t server, uint32_
                 return psc_error_set(error, PSC_PROTOCOL,
                                      "server %u answered a pull with rows of which no copy is held",
                                      server);
-            value = NULL;
-        } else if (request->format == PSP_FORMAT_F32) {
-            memcpy(out, row, bytes);
         } else {
-            coder->decode(out, row, dim);
+            value = take_floats(request, row, out);
+            row += bytes;
         }
-        row += value != NULL ? bytes : 0;
         if (details)
-            take_row(request, begin + j, reply, j, least_clock, (const uint8_t *)value);
+            take_row(request, begin + j, reply, j, least_clock, value);
     }
     if (request->direct != NULL && reply->places != NULL)
         psw_direct_learn(request->direct, server, request->table, request->dim, reply->places, n);
@@ -216,19 +227,14 @@ static psc_status_t accept_push(psw_request_t *request, uint32_t server, uint32_
                              server, n, request->dim, coder->name, reply->n, reply->dim,
                              psp_row_format(reply->format)->name);
     const size_t bytes = psp_row_bytes(request->format, request->dim);
-    const bool coded = request->format != PSP_FORMAT_F32;
-    psc_status_t st = coded ? reserve_row(request, error) : PSC_OK;
-    for (uint32_t j = 0; st == PSC_OK && j < n; j++) {
-        const uint8_t *row = reply->rows + j * bytes;
-        if (coded)
-            coder->decode(request->row, row, request->dim);
+    psc_status_t st = reserve_row(request, error);
+    for (uint32_t j = 0; st == PSC_OK && j < n; j++)
         tell_cache(request, begin + j,
                    (psw_answer_t){.least_clock = least_clock,
                                   .version = version_at(reply->versions, j),
                                   .state = PSP_ROW_PRESENT,
                                   .returned = true,
-                                  .row = coded ? (const uint8_t *)request->row : row});
-    }
+                                  .row = take_floats(request, reply->rows + j * bytes, NULL)});
     return st;
 }
 

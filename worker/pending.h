@@ -50,7 +50,7 @@ struct embps_request {
     bool picked;           /* rows have tickets: the cache gets the answers */
     psw_ticket_t *tickets; /* message rows, as order */
     uint32_t *held;        /* version that lies in the caller's row already; 0: none */
-    float *row;            /* one row on its way to the cache alone */
+    float *row;            /* one row on its way to the cache alone, in other formats than f32 */
     size_t tickets_capacity, held_capacity, row_capacity;
 
     /* what came back */
