@@ -51,9 +51,8 @@ struct psw_cache {
     uint64_t *hashes;
     uint32_t *held;
     psw_ticket_t *tickets;
-    uint32_t *slots; /* of its rows, as they were sought */
-    /* the rows of a push that are named second */
-    uint32_t *others;
+    uint32_t *slots;  /* of its rows, as they were sought */
+    uint32_t *others; /* rows that are named second */
     size_t n_asked;
     float *scratch; /* two rows: one that comes, a sum with it */
     size_t scratch_floats;
@@ -162,6 +161,17 @@ static psw_asked_t asked(const psw_cache_t *cache)
                          .hashes = cache->hashes,
                          .held = cache->held,
                          .tickets = cache->tickets};
+}
+
+/* The same, with rows behind that have no tickets: the first n of others. */
+static psw_asked_t asked_with_others(psw_cache_t *cache, const psw_cache_rows_t *rows, size_t n)
+{
+    const size_t n_wanted = cache->n_asked;
+    for (size_t i = 0; i < n; i++)
+        ask(cache, rows, cache->others[i], NULL, 0);
+    psw_asked_t all = asked(cache);
+    all.n_wanted = n_wanted;
+    return all;
 }
 
 /* Finds the rows of a call, as far as that can be done at once. */
@@ -333,16 +343,17 @@ psc_status_t psw_cache_pull(psw_cache_t *cache, const psw_cache_rows_t *rows,
 /* ---- prefetch ---- */
 
 /*
- * Whether an answer of now will do in clock `when`. An asynchronous copy that is asked for so many
- * clocks before its time is asked for that much more often, so at most by a third.
+ * Whether an answer of now will do in clock `when`; entry: NULL, the row is not kept yet. An
+ * asynchronous copy that is asked for so many clocks before its time is asked for that much more
+ * often, so at most by a third.
  */
 static bool is_worth_asking(const psw_cache_t *cache, const psw_entry_t *entry, uint64_t when)
 {
     const uint64_t ahead = when - cache->clock;
     if (cache->staleness != PSW_CACHE_ASYNC)
         return ahead <= cache->staleness;
-    const uint32_t period = period_of(cache, entry);
-    return entry->has_base ? 4 * ahead <= period : ahead < period;
+    const uint32_t period = entry != NULL ? period_of(cache, entry) : cache->deltas.flush;
+    return entry != NULL && entry->has_base ? 4 * ahead <= period : ahead < period;
 }
 
 psc_status_t psw_cache_prefetch(psw_cache_t *cache, const psw_cache_rows_t *rows, uint64_t when,
@@ -356,19 +367,16 @@ psc_status_t psw_cache_prefetch(psw_cache_t *cache, const psw_cache_rows_t *rows
         psw_entry_t *entry = found(cache, rows, u, table);
         if (entry != NULL && may_serve(cache, entry, when))
             continue;
-        if (entry == NULL)
+        const bool is_worth = is_worth_asking(cache, entry, when);
+        if (is_worth && entry == NULL)
             st = admit(cache, rows, u, table,
                        psw_frequency_count(&cache->entries.frequency, hash) + 1, &entry, error);
-        if (st == PSC_OK && entry != NULL && is_worth_asking(cache, entry, when))
+        if (st == PSC_OK && is_worth && entry != NULL)
             st = pull_row(cache, rows, u, entry, NULL, error);
         else
             cache->others[n_others++] = (uint32_t)u;
     }
-    const size_t n_wanted = cache->n_asked;
-    for (size_t i = 0; i < n_others; i++)
-        ask(cache, rows, cache->others[i], NULL, 0);
-    *asked_out = asked(cache);
-    asked_out->n_wanted = n_wanted;
+    *asked_out = asked_with_others(cache, rows, n_others);
     return st;
 }
 
@@ -474,11 +482,7 @@ psc_status_t psw_cache_push(psw_cache_t *cache, const psw_cache_rows_t *rows, ps
                 cache->others[n_others++] = (uint32_t)u;
         }
     }
-    const size_t n_wanted = cache->n_asked;
-    for (size_t i = 0; st == PSC_OK && i < n_others; i++)
-        ask(cache, rows, cache->others[i], NULL, 0);
-    *asked_out = asked(cache);
-    asked_out->n_wanted = n_wanted;
+    *asked_out = asked_with_others(cache, rows, n_others);
     return st;
 }
 

@@ -267,6 +267,37 @@ static void a_row_seen_once_displaces_none_that_is_used(void **state)
     psw_cache_destroy(w.cache);
 }
 
+static psw_asked_t prefetch_one(world_t *w, uint64_t id, uint64_t when)
+{
+    const uint64_t hash = psc_row_hash(TABLE, id);
+    const psw_cache_rows_t rows = {.table = &w->table, .ids = &id, .hashes = &hash, .n = 1};
+    psw_asked_t asked;
+    assert_int_equal(psw_cache_prefetch(w->cache, &rows, when, &asked, NULL), PSC_OK);
+    return asked;
+}
+
+static void rows_that_are_announced_too_early_to_be_asked_for_displace_none(void **state)
+{
+    (void)state;
+    static const uint32_t staleness[] = {2, PSW_CACHE_ASYNC};
+    for (size_t s = 0; s < 2; s++) {
+        static world_t w;
+        psw_cache_counters_t counters;
+        start(&w, staleness[s], 3);
+        fetch_one(&w, 1, 7, 1);
+        for (uint64_t id = 2; id < 200; id++) {
+            const psw_asked_t asked = prefetch_one(&w, id, 3);
+            assert_int_equal(asked.n_wanted, 0);
+            assert_int_equal(asked.n, 1);
+        }
+        psw_cache_counters(w.cache, &counters);
+        assert_int_equal(counters.rows, 1);
+        assert_int_equal(counters.admitted, 1);
+        assert_int_equal(prefetch_one(&w, 2, 2).n_wanted, 1);
+        psw_cache_destroy(w.cache);
+    }
+}
+
 /* What a server has for a row, without pushes. */
 static float value_of(uint32_t table, uint64_t id)
 {
@@ -427,6 +458,7 @@ int main(void)
         cmocka_unit_test(rows_that_are_pushed_in_every_clock_leave_more_often),
         cmocka_unit_test(a_shorter_period_sends_what_waits_for_the_longer_one),
         cmocka_unit_test(a_row_seen_once_displaces_none_that_is_used),
+        cmocka_unit_test(rows_that_are_announced_too_early_to_be_asked_for_displace_none),
         cmocka_unit_test(rows_come_and_go_within_the_budget_and_each_keeps_its_value),
         cmocka_unit_test(rows_of_another_width_displace_those_that_are_no_longer_pulled),
         cmocka_unit_test(memory_that_is_short_is_told_and_harms_nothing),
