@@ -113,7 +113,8 @@ PSC_MUST_CHECK psc_status_t psw_cache_pull(psw_cache_t *cache, const psw_cache_r
 /*
  * Names of rows that will be pulled in clock `when` those that are to be asked for now, so that
  * they can be served then: the n_wanted first ones, as a pull that has no rows of its own. Behind
- * them those that will be asked for then. Errors: NO_MEMORY.
+ * them those that will be asked for then. Questions that are under way are not remembered: until
+ * its answer is there, a row is named by each prefetch. Errors: NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t psw_cache_prefetch(psw_cache_t *cache, const psw_cache_rows_t *rows,
                                                uint64_t when, psw_asked_t *asked_out,
