@@ -259,6 +259,13 @@ static void close_rest(program_t *program)
     psp_mpi_job_destroy(program->job);
 }
 
+/* That of the first server, which wrote it when it had been opened. */
+static void remove_port_file(const program_t *program)
+{
+    if (psp_mpi_job_rank(program->job) == 0 && program->arguments.port_file != NULL)
+        (void)unlink(program->arguments.port_file);
+}
+
 /* All ranks start, or none. Returns the code that all ranks got. */
 static psc_status_t start(program_t *program, psc_error_t *error)
 {
@@ -271,6 +278,8 @@ static psc_status_t start(program_t *program, psc_error_t *error)
     }
     if (reporter)
         psc_log(PSC_LOG_ERROR, "%s", error->message);
+    if (program->server != NULL)
+        remove_port_file(program);
     psc_error_t left = PSC_ERROR_INIT;
     if (ps_server_close(program->server, true, true, &left) != PSC_OK)
         psc_log(PSC_LOG_WARN, "%s", left.message);
@@ -307,8 +316,7 @@ static psc_status_t serve(program_t *program)
     if (st != PSC_OK)
         fail(program, &error);
     ps_stop_signals_unwatch(program->watch);
-    if (rank == 0 && program->arguments.port_file != NULL)
-        (void)unlink(program->arguments.port_file);
+    remove_port_file(program);
     psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
     const uint32_t n_lost = ps_server_lost(program->server);
     bool reporter = false;

@@ -66,4 +66,11 @@ code=0
 [ "$code" = 2 ] || failed "all addresses in plain text: exit status $code"
 grep -q -- --plain-text open.log || failed "all addresses in plain text: $(cat open.log)"
 
+# A job that does not start, since a worker cannot, leaves none either.
+code=0
+"${bare[@]}" -n 1 "$server" --data job --listen 127.0.0.1:0 --port-file job.port : -n 1 "$train" skipgram \
+    --corpus absent --out vectors --quiet >job.log 2>&1 || code=$?
+[ "$code" != 0 ] && grep -q "absent cannot be read" job.log || failed "a job without text: $code, $(cat job.log)"
+[ ! -e job.port ] || failed "a job that did not start left its port file"
+
 [ "$failures" = 0 ]
