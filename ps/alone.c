@@ -9,7 +9,6 @@
  */
 #include "ps/alone.h"
 
-#include "common/alloc.h"
 #include "common/clock.h"
 #include "common/log.h"
 #include "proto/grpc/grpc_server.h"

@@ -29,7 +29,7 @@ ps_start_due_t ps_start_look(ps_start_watch_t *watch, uint64_t now_us);
 #define PS_START_TEXT_BYTES 400u
 
 /*
- * "worker 1 and worker 2 of 3 have not connected" in a job of embps-run; elsewhere only that not
+ * "of 3 workers 1, 2 have not connected" in a job of embps-run; elsewhere only that not
  * all have. text: of PS_START_TEXT_BYTES; NUL-terminated. Any thread.
  */
 void ps_start_missing(char *text);
