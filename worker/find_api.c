@@ -7,6 +7,8 @@
  */
 #include "worker/client_state.h"
 
+#include <inttypes.h>
+
 static psc_status_t ask(embps_client_t *client, const char *name, uint32_t after, uint32_t first,
                         uint32_t n_servers, psp_find_table_reply_t *found_out, psc_error_t *error)
 {
@@ -76,6 +78,12 @@ int embps_tables(embps_client_t *client, embps_table_fn fn, void *context, embps
         psp_find_table_reply_t found, others = {0};
         uint64_t rows = 0;
         psc_status_t st = ask(client, "", after, 0, 1, &found, &what);
+        if (st == PSC_OK && found.found && found.options.table <= after)
+            st =
+                psc_error_set(&what, PSC_PROTOCOL,
+                              "server 0 told table %" PRIu32 " when it was asked for the one after "
+                              "%" PRIu32,
+                              found.options.table, after);
         if (st == PSC_OK && found.found && n_servers > 1) {
             st = ask(client, found.options.name, 0, 1, n_servers, &others, &what);
             rows = others.rows_created;

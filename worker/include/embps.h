@@ -350,7 +350,7 @@ typedef void (*embps_table_fn)(void *context, const char *name,
                                const embps_table_options_t *options, uint64_t n_rows_created);
 
 /* What: calls fn for each table that exists, in the order in which they were made, without opening
- * any. Errors: as for pulls. */
+ * any. Errors: PROTOCOL (a server lists tables in another order, or one again), as for pulls. */
 EMBPS_API EMBPS_MUST_CHECK int embps_tables(embps_client_t *client, embps_table_fn fn,
                                             void *context, embps_error_t *error);
 

@@ -5,14 +5,18 @@
 #include "embps.h"
 
 #include "common/clock.h"
+#include "common/slots.h"
+#include "proto/message.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
+#include "tests/support/fake_door.h"
 #include "tests/support/scratch.h"
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_seed.h"
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -427,6 +431,64 @@ static void a_server_without_a_seat_says_so(void **state)
     door_servers_stop(servers);
 }
 
+/* A server of one table, which is for ever the next one. */
+static grpc_status_code list_without_end(void *context, const psp_buffer_t *request,
+                                         psp_buffer_t **reply_out)
+{
+    psp_scratch_t *scratch = context;
+    psp_message_t asked;
+    assert_int_equal(
+        psp_message_unpack(scratch, request->kind, request->data, request->size, &asked, NULL),
+        PSC_OK);
+    static const uint8_t owners[2 * PSC_SLOT_COUNT]; /* all of server 0 */
+    psp_message_t reply = {.kind = (psp_kind_t)(request->kind + 1)};
+    reply.reply = (psp_reply_header_t){.request = asked.request.request, .map_epoch = 1};
+    if (request->kind == PSP_HELLO) {
+        reply.u.hello_reply = (psp_hello_reply_t){.cluster = 5,
+                                                  .session = 6,
+                                                  .n_servers = 1,
+                                                  .map_epoch = 1,
+                                                  .max_message_bytes = 1 << 20,
+                                                  .slot_owners = owners};
+    } else if (request->kind == PSP_FIND_TABLE) {
+        psp_find_table_reply_t *found = &reply.u.find_table_reply;
+        found->found = true;
+        found->options = (psp_open_table_t){.table = 1, .dim = 4};
+        memcpy(found->options.name, "one", 4);
+        memcpy(found->options.init, "zeros", 6);
+        memcpy(found->options.optimizer, "sgd", 4);
+    }
+    assert_int_equal(psp_message_pack(request->pool, &reply, reply_out, NULL), PSC_OK);
+    return GRPC_STATUS_OK;
+}
+
+static void count_table(void *context, const char *name, const embps_table_options_t *options,
+                        uint64_t rows)
+{
+    (void)options;
+    (void)rows;
+    assert_string_equal(name, "one");
+    if (++*(int *)context > 1)
+        fail_msg("table %s is told again", name);
+}
+
+static void a_server_that_lists_a_table_twice_is_refused(void **state)
+{
+    (void)state;
+    psp_scratch_t *scratch;
+    char address[32];
+    int n = 0;
+    assert_int_equal(psp_scratch_create(1 << 20, &scratch, NULL), PSC_OK);
+    fake_door_t *door = fake_door_start(0, list_without_end, scratch);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)fake_door_port(door));
+    embps_client_t *client = connect_to(address);
+    assert_int_equal(embps_tables(client, count_table, &n, &error), EMBPS_PROTOCOL);
+    assert_int_equal(n, 1);
+    (void)embps_close(client, &error);
+    fake_door_stop(door);
+    psp_scratch_destroy(scratch);
+}
+
 static void faults_of_the_caller_are_errors(void **state)
 {
     (void)state;
@@ -484,6 +546,7 @@ int main(void)
         cmocka_unit_test(who_comes_later_is_waited_for_and_that_is_told),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(a_server_without_a_seat_says_so),
+        cmocka_unit_test(a_server_that_lists_a_table_twice_is_refused),
         cmocka_unit_test(faults_of_the_caller_are_errors),
         cmocka_unit_test(a_client_is_not_for_children),
     };
