@@ -12,11 +12,6 @@
 #define SERVICE_FIELD 1u
 #define OWN_SERVICE "embps.v1.Embps"
 
-bool psp_grpc_is_health(grpc_slice method)
-{
-    return grpc_slice_str_cmp(method, "/grpc.health.v1.Health/Check") == 0;
-}
-
 grpc_status_code psp_grpc_check_health(const uint8_t *data, size_t size,
                                        grpc_byte_buffer **reply_out)
 {

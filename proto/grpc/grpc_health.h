@@ -9,11 +9,7 @@
 #define PROTO_GRPC_GRPC_HEALTH_H
 
 #include <grpc/grpc.h>
-#include <stdbool.h>
 #include <stdint.h>
-
-/* "/grpc.health.v1.Health/Check"? */
-bool psp_grpc_is_health(grpc_slice method);
 
 /*
  * Answers a HealthCheckRequest: SERVING for "" and for embps.v1.Embps. *reply_out: for

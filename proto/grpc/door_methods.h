@@ -1,0 +1,26 @@
+/*
+ * Which methods the door knows, and who answers them. Inside proto/grpc/ only.
+ */
+#ifndef PROTO_GRPC_DOOR_METHODS_H
+#define PROTO_GRPC_DOOR_METHODS_H
+
+#include "proto/buffer.h"
+
+#include <grpc/slice.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct psp_door_call;
+
+/* Answers a call whose message is in. Takes message. On the queue's thread: must not wait. */
+typedef void (*psp_door_answer_fn)(struct psp_door_call *call, psp_buffer_t *message);
+
+typedef struct psp_door_method {
+    uint32_t kind; /* of message, for the owner; 0: answered by the door itself */
+    psp_door_answer_fn answer;
+} psp_door_method_t;
+
+/* The method of this path; false: there is none. Any bytes are safe. */
+bool psp_door_method_find(grpc_slice path, psp_door_method_t *method_out);
+
+#endif
