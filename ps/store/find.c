@@ -57,7 +57,8 @@ size_t ps_find_rows(const ps_store_table_t *table, ps_batch_t *batch, bool *must
                                       .ids = batch->ids + first,
                                       .hashes = batch->hashes + first,
                                       .n = left < PS_WALK_MAX ? left : PS_WALK_MAX,
-                                      .n_lines = 1};
+                                      .n_lines = 1,
+                                      .run = PS_WALK_RUN_HEADERS};
         finding.places = batch->places + first;
         n_missing += ps_index_walk(&walk, touch_found, &finding);
     }
@@ -109,7 +110,8 @@ bool ps_store_copy_hot(ps_store_t *store, const ps_batch_t *batch, size_t bytes,
                                       .ids = batch->ids + first,
                                       .hashes = batch->hashes + first,
                                       .n = left < PS_WALK_MAX ? left : PS_WALK_MAX,
-                                      .n_lines = n_lines};
+                                      .n_lines = n_lines,
+                                      .run = PS_WALK_RUN_RECORDS};
         (void)ps_index_walk(&walk, copy_found, &copying);
         copying.out += walk.n * bytes;
     }

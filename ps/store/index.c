@@ -213,7 +213,8 @@ size_t ps_index_find_batch(const ps_index_t *index, const uint64_t *ids, const u
                                       .ids = ids + i,
                                       .hashes = hashes + i,
                                       .n = n - i < PS_WALK_MAX ? n - i : PS_WALK_MAX,
-                                      .n_lines = 1};
+                                      .n_lines = 1,
+                                      .run = PS_WALK_RUN_HEADERS};
         n_missing += ps_index_walk(&walk, note_place, places_out + i);
     }
     return n_missing;

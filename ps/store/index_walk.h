@@ -32,10 +32,12 @@
 #define PS_INDEX_CHUNK_SHIFT 15 /* groups of a chunk */
 #define PS_INDEX_CHUNK_GROUPS ((size_t)1 << PS_INDEX_CHUNK_SHIFT)
 
-#define PS_WALK_RUN 4u    /* rows that a stage takes at a time */
 #define PS_WALK_BEHIND 3u /* runs from group to visit */
 #define PS_WALK_RING 4u   /* runs that are under way */
-#define PS_WALK_MAX 1024u /* rows of one walk */
+/* Rows of a run: together they wait for about as many lines as the processor can wait for. */
+#define PS_WALK_RUN_HEADERS 16u /* of each a group and the first line of its record are fetched */
+#define PS_WALK_RUN_RECORDS 4u  /* the record as well */
+#define PS_WALK_MAX 1024u       /* rows of one walk */
 
 typedef struct ps_index_group {
     uint8_t tags[PS_INDEX_GROUP_ROWS]; /* 0: empty */
@@ -122,19 +124,20 @@ typedef struct ps_index_walk {
     const uint64_t *ids, *hashes; /* [n] */
     size_t n;                     /* at most PS_WALK_MAX */
     size_t n_lines;               /* of a record, to be fetched */
+    size_t run;                   /* rows that a stage takes at a time: PS_WALK_RUN_... */
 } ps_index_walk_t;
 
 /* The rows under way: of each its home group, the first place with its tag, and the other bits. */
 typedef struct ps_walk_ring {
-    const ps_index_group_t *groups[PS_WALK_RING][PS_WALK_RUN];
-    ps_place_t places[PS_WALK_RING][PS_WALK_RUN]; /* 0: none has the tag */
-    uint32_t more[PS_WALK_RING][PS_WALK_RUN];
+    const ps_index_group_t *groups[PS_WALK_RING][PS_WALK_RUN_HEADERS];
+    ps_place_t places[PS_WALK_RING][PS_WALK_RUN_HEADERS]; /* 0: none has the tag */
+    uint32_t more[PS_WALK_RING][PS_WALK_RUN_HEADERS];
 } ps_walk_ring_t;
 
 PSC_INLINE void ps_walk_groups(const ps_index_walk_t *walk, ps_walk_ring_t *ring, size_t run,
                                size_t n)
 {
-    const uint64_t *hashes = walk->hashes + run * PS_WALK_RUN;
+    const uint64_t *hashes = walk->hashes + run * walk->run;
     for (size_t j = 0; j < n; j++) {
         const ps_index_group_t *group =
             ps_index_group(walk->index, ps_index_home(walk->index, hashes[j]));
@@ -146,7 +149,7 @@ PSC_INLINE void ps_walk_groups(const ps_index_walk_t *walk, ps_walk_ring_t *ring
 PSC_INLINE void ps_walk_records(const ps_index_walk_t *walk, ps_walk_ring_t *ring, size_t run,
                                 size_t n)
 {
-    const uint64_t *hashes = walk->hashes + run * PS_WALK_RUN;
+    const uint64_t *hashes = walk->hashes + run * walk->run;
     for (size_t j = 0; j < n; j++) {
         const ps_index_group_t *group = ring->groups[run % PS_WALK_RING][j];
         uint32_t bits = ps_index_match(group, ps_index_tag(hashes[j]));
@@ -168,7 +171,7 @@ PSC_INLINE size_t ps_walk_visit(const ps_index_walk_t *walk, const ps_walk_ring_
                                 size_t n_others)
 {
     for (size_t j = 0; j < n; j++) {
-        const size_t i = run * PS_WALK_RUN + j;
+        const size_t i = run * walk->run + j;
         ps_place_t place = ring->places[run % PS_WALK_RING][j];
         ps_row_header_t *row = ps_store_row(walk->index->base, place);
         if (__builtin_expect(place == 0 || row->id != walk->ids[i], 0)) {
@@ -231,14 +234,14 @@ PSC_INLINE size_t ps_index_walk(const ps_index_walk_t *walk, ps_index_visit_fn v
     ps_walk_ring_t ring;
     uint16_t others[PS_WALK_MAX];
     size_t n_others = 0;
-    const size_t whole = walk->n / PS_WALK_RUN, rest = walk->n % PS_WALK_RUN;
+    const size_t whole = walk->n / walk->run, rest = walk->n % walk->run;
     for (size_t run = 0; run < whole + PS_WALK_BEHIND; run++) {
         if (run < whole)
-            ps_walk_groups(walk, &ring, run, PS_WALK_RUN);
+            ps_walk_groups(walk, &ring, run, walk->run);
         if (run - 1 < whole) /* out of range at first */
-            ps_walk_records(walk, &ring, run - 1, PS_WALK_RUN);
+            ps_walk_records(walk, &ring, run - 1, walk->run);
         if (run - PS_WALK_BEHIND < whole)
-            n_others = ps_walk_visit(walk, &ring, run - PS_WALK_BEHIND, PS_WALK_RUN, visit, context,
+            n_others = ps_walk_visit(walk, &ring, run - PS_WALK_BEHIND, walk->run, visit, context,
                                      others, n_others);
     }
     if (rest != 0) {
