@@ -17,6 +17,9 @@
  * version take no more than that and one float. */
 #define ROW_EXTRA_BYTES 8u
 
+/* The same of a block of an export or import: an id and two counts. */
+#define BLOCK_EXTRA_BYTES 16u
+
 /* Limits of messages are far below what counts of MPI and lengths of protobuf can say (2^31). */
 _Static_assert(PSP_MAX_MESSAGE_BYTES <= INT32_MAX / 64, "a message fits any int");
 _Static_assert(PSP_DIM_MAX * sizeof(float) + SMALL_FIELDS_BYTES <= PSP_MAX_MESSAGE_BYTES,
@@ -68,6 +71,16 @@ static const psp_kind_info_t kinds[] = {
                               0,
                               &embps__v1__find_table_reply__descriptor,
                               {{0}}},
+    [PSP_EXPORT] = {"export", PSP_EXPORT_REPLY, &embps__v1__export_request__descriptor, {{0}}},
+    [PSP_EXPORT_REPLY] = {"export reply",
+                          0,
+                          &embps__v1__export_reply__descriptor,
+                          {{14, 8}, {15, 0}, {9, 4}, {10, 0}}},
+    [PSP_IMPORT] = {"import",
+                    PSP_IMPORT_REPLY,
+                    &embps__v1__import_request__descriptor,
+                    {{14, 8}, {15, 0}, {9, 4}, {10, 0}}},
+    [PSP_IMPORT_REPLY] = {"import reply", 0, &embps__v1__import_reply__descriptor, {{0}}},
 };
 
 const psp_kind_info_t *psp_kind_info(uint32_t kind)
@@ -111,13 +124,24 @@ uint32_t psp_reply_kind(uint32_t kind)
     return info != NULL ? info->reply : 0;
 }
 
-size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes)
+/* Rows of dim values and so many bytes beside them. */
+static size_t rows_that_fit(uint32_t dim, size_t extra_bytes, size_t max_message_bytes)
 {
     size_t row_bytes = psp_row_bytes(PSP_FORMAT_F32, dim);
     size_t of_int8 = psp_row_bytes(PSP_FORMAT_INT8, dim); /* more, for a single number */
-    row_bytes = (row_bytes > of_int8 ? row_bytes : of_int8) + ROW_EXTRA_BYTES;
+    row_bytes = (row_bytes > of_int8 ? row_bytes : of_int8) + extra_bytes;
     size_t rows = max_message_bytes > SMALL_FIELDS_BYTES
                       ? (max_message_bytes - SMALL_FIELDS_BYTES) / row_bytes
                       : 0;
     return rows != 0 ? rows : 1;
+}
+
+size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes)
+{
+    return rows_that_fit(dim, ROW_EXTRA_BYTES, max_message_bytes);
+}
+
+size_t psp_rows_per_block(uint32_t dim, uint32_t state_floats, size_t max_message_bytes)
+{
+    return rows_that_fit(dim, BLOCK_EXTRA_BYTES + state_floats * sizeof(float), max_message_bytes);
 }

@@ -54,8 +54,12 @@ typedef enum psp_kind {
     PSP_TOUCHES_REPLY = 22,
     PSP_FIND_TABLE = 23,
     PSP_FIND_TABLE_REPLY = 24,
+    PSP_EXPORT = 25,
+    PSP_EXPORT_REPLY = 26,
+    PSP_IMPORT = 27,
+    PSP_IMPORT_REPLY = 28,
 } psp_kind_t;
-#define PSP_KIND_LAST PSP_FIND_TABLE_REPLY
+#define PSP_KIND_LAST PSP_IMPORT_REPLY
 
 typedef enum psp_push_kind {
     PSP_PUSH_GRADIENT = 0,
@@ -305,6 +309,42 @@ typedef struct psp_find_table_reply {
     uint64_t rows_created;
 } psp_find_table_reply_t;
 
+#define PSP_CURSOR_MAX 64u /* bytes */
+typedef struct psp_export {
+    uint32_t table;
+    uint32_t table_epoch;
+    psp_format_t format;
+    bool want_state;
+    uint32_t max_rows; /* 0: as many as the server likes */
+    size_t cursor_size;
+    uint8_t cursor[PSP_CURSOR_MAX];
+} psp_export_t;
+
+typedef struct psp_export_reply {
+    uint32_t dim;
+    psp_format_t format;
+    uint32_t state_floats; /* of a row in `state`; 0: none */
+    size_t next_size;      /* 0: there is no further block */
+    uint8_t next[PSP_CURSOR_MAX];
+    size_t n;
+    const uint8_t *ids;    /* n little-endian uint64, unaligned */
+    const uint8_t *counts; /* 2 * n little-endian uint32, unaligned, or NULL */
+    const uint8_t *state;  /* n * state_floats little-endian float, unaligned */
+    const uint8_t *rows;   /* n rows of that format, unaligned */
+} psp_export_reply_t;
+
+typedef struct psp_import {
+    psp_push_t rows;       /* that assigns them */
+    uint32_t state_floats; /* of a row in `state`; 0: none */
+    const uint8_t *counts; /* as above, or NULL */
+    const uint8_t *state;
+} psp_import_t;
+
+typedef struct psp_import_reply {
+    uint64_t rows;
+    uint64_t created;
+} psp_import_reply_t;
+
 /* One unpacked message. Of the headers only the one that fits the kind is set. */
 typedef struct psp_message {
     psp_kind_t kind;
@@ -331,6 +371,10 @@ typedef struct psp_message {
         psp_touches_t touches;
         psp_find_table_t find_table;
         psp_find_table_reply_t find_table_reply;
+        psp_export_t export;
+        psp_export_reply_t export_reply;
+        psp_import_t import;
+        psp_import_reply_t import_reply;
     } u;
 } psp_message_t;
 
@@ -402,6 +446,27 @@ PSC_MUST_CHECK psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_rep
                                                  psp_buffer_t **buffer_out, uint8_t **rows_out,
                                                  psc_error_t *error);
 
+/* Where the bulk fields of a block lie in its message, unaligned; for the caller to fill. */
+typedef struct psp_block {
+    uint8_t *ids;    /* n * 8 bytes */
+    uint8_t *counts; /* n * 2 * 4 bytes, where there are any */
+    uint8_t *state;  /* n * state_floats * 4 bytes */
+    uint8_t *rows;   /* n rows of the format */
+} psp_block_t;
+
+/* Begins the reply of an export. reply->ids, state and rows are not read, counts only for whether
+ * it is NULL. */
+PSC_MUST_CHECK psc_status_t psp_export_reply_begin(psp_pool_t *pool,
+                                                   const psp_reply_header_t *header,
+                                                   const psp_export_reply_t *reply,
+                                                   psp_buffer_t **buffer_out,
+                                                   psp_block_t *block_out, psc_error_t *error);
+
+/* The same for an import. */
+PSC_MUST_CHECK psc_status_t psp_import_begin(psp_pool_t *pool, const psp_request_header_t *header,
+                                             const psp_import_t *import, psp_buffer_t **buffer_out,
+                                             psp_block_t *block_out, psc_error_t *error);
+
 /* A bare reply of the given reply kind (error or ok) with only its header. */
 PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,
                                            const psp_reply_header_t *header,
@@ -410,6 +475,9 @@ PSC_MUST_CHECK psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_ki
 /* Rows of dim that a pull reply or push may have so that it fits in max_message_bytes; at least 1.
  * The same in all formats, so that decoded rows are as bounded as messages are. */
 size_t psp_rows_per_message(uint32_t dim, size_t max_message_bytes);
+
+/* The same for blocks of exports and imports. */
+size_t psp_rows_per_block(uint32_t dim, uint32_t state_floats, size_t max_message_bytes);
 
 /* Static name of a kind ("pull"), "unknown" otherwise. */
 const char *psp_kind_name(uint32_t kind);

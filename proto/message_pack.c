@@ -19,6 +19,7 @@
 #include "common/slots.h"
 #include "proto/embps.pb-c.h"
 #include "proto/message_kinds.h"
+#include "proto/pack_inside.h"
 #include "proto/wire_walk.h"
 
 /* protobuf's own limit of a message. */
@@ -30,17 +31,9 @@
 
 #define TAG_BYTES(number) ((uint8_t)((number) << 3 | PSP_WIRE_BYTES))
 
-/* A bulk field to be packed behind the small ones. */
-typedef struct bulk {
-    uint8_t number;      /* 1 to 15 */
-    size_t size;         /* bytes */
-    const void *copy;    /* NULL: the caller fills it */
-    uint8_t **place_out; /* where its bytes are; may be NULL */
-} bulk_t;
-
 /* Bytes of padding before the tag of a bulk field at offset `at` of the message: 0, or at least the
  * two of an empty field. */
-static size_t padding_before(const bulk_t *bulk, size_t at)
+static size_t padding_before(const psp_bulk_t *bulk, size_t at)
 {
     if (bulk->number != ALIGNED_FIELD)
         return 0;
@@ -58,10 +51,9 @@ static uint8_t *write_padding(uint8_t *out, size_t size)
     return out + (size - 2);
 }
 
-/* Small fields and the places of the bulk ones. A size over the limit is INVALID_ARGUMENT. */
-static psc_status_t pack(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage *small,
-                         const bulk_t *bulk, size_t n_bulk, psp_buffer_t **buffer_out,
-                         psc_error_t *error)
+psc_status_t psp_pack(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage *small,
+                      const psp_bulk_t *bulk, size_t n_bulk, psp_buffer_t **buffer_out,
+                      psc_error_t *error)
 {
     size_t small_bytes = protobuf_c_message_get_packed_size(small);
     size_t size = small_bytes;
@@ -97,7 +89,7 @@ static psc_status_t pack(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessa
     return PSC_OK;
 }
 
-static Embps__V1__RequestHeader request_header(const psp_request_header_t *from)
+Embps__V1__RequestHeader psp_pack_request_header(const psp_request_header_t *from)
 {
     Embps__V1__RequestHeader to = EMBPS__V1__REQUEST_HEADER__INIT;
     to.protocol = from->protocol;
@@ -112,8 +104,7 @@ static Embps__V1__RequestHeader request_header(const psp_request_header_t *from)
     return to;
 }
 
-/* Borrows the text of from. */
-static Embps__V1__ReplyHeader reply_header(const psp_reply_header_t *from)
+Embps__V1__ReplyHeader psp_pack_reply_header(const psp_reply_header_t *from)
 {
     Embps__V1__ReplyHeader to = EMBPS__V1__REPLY_HEADER__INIT;
     to.request = from->request;
@@ -131,10 +122,10 @@ static Embps__V1__ReplyHeader reply_header(const psp_reply_header_t *from)
 static psc_status_t pack_small(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage *small,
                                psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    return pack(pool, kind, small, NULL, 0, buffer_out, error);
+    return psp_pack(pool, kind, small, NULL, 0, buffer_out, error);
 }
 
-static psc_status_t check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
+psc_status_t psp_pack_check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
 {
     if (dim >= 1 && dim <= PSP_DIM_MAX)
         return PSC_OK;
@@ -142,7 +133,7 @@ static psc_status_t check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
                          psp_kind_name(kind), dim, PSP_DIM_MAX);
 }
 
-static psc_status_t check_format(psp_kind_t kind, psp_format_t format, psc_error_t *error)
+psc_status_t psp_pack_check_format(psp_kind_t kind, psp_format_t format, psc_error_t *error)
 {
     if ((uint32_t)format < PSP_FORMATS)
         return PSC_OK;
@@ -150,8 +141,7 @@ static psc_status_t check_format(psp_kind_t kind, psp_format_t format, psc_error
                          psp_kind_name(kind), (uint32_t)format, PSP_FORMATS - 1);
 }
 
-/* n * size, or more than any message may hold. */
-static size_t bulk_bytes(size_t n, size_t size)
+size_t psp_bulk_bytes(size_t n, size_t size)
 {
     size_t bytes;
     return psc_size_multiply(n, size, &bytes) ? bytes : SIZE_MAX;
@@ -161,10 +151,10 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
                               const psp_pull_t *pull, const void *copy, psp_buffer_t **buffer_out,
                               uint8_t **ids_out, psc_error_t *error)
 {
-    psc_status_t st = check_format(PSP_PULL, pull->format, error);
+    psc_status_t st = psp_pack_check_format(PSP_PULL, pull->format, error);
     if (st != PSC_OK)
         return st;
-    Embps__V1__RequestHeader head = request_header(header);
+    Embps__V1__RequestHeader head = psp_pack_request_header(header);
     Embps__V1__PullRequest to = EMBPS__V1__PULL_REQUEST__INIT;
     to.header = &head;
     to.table = pull->table;
@@ -174,12 +164,12 @@ static psc_status_t pack_pull(psp_pool_t *pool, const psp_request_header_t *head
     to.scan = pull->scan;
     to.want_places = pull->want_places;
     to.format = (Embps__V1__WireFormat)pull->format;
-    const bulk_t bulk[] = {
-        {8, pull->versions != NULL ? bulk_bytes(pull->n, sizeof(uint32_t)) : 0, pull->versions,
+    const psp_bulk_t bulk[] = {
+        {8, pull->versions != NULL ? psp_bulk_bytes(pull->n, sizeof(uint32_t)) : 0, pull->versions,
          NULL},
-        {15, bulk_bytes(pull->n, sizeof(uint64_t)), copy, ids_out},
+        {15, psp_bulk_bytes(pull->n, sizeof(uint64_t)), copy, ids_out},
     };
-    return pack(pool, PSP_PULL, &to.base, bulk, 2, buffer_out, error);
+    return psp_pack(pool, PSP_PULL, &to.base, bulk, 2, buffer_out, error);
 }
 
 psc_status_t psp_pull_begin(psp_pool_t *pool, const psp_request_header_t *header,
@@ -193,14 +183,14 @@ static psc_status_t pack_prefetch(psp_pool_t *pool, const psp_request_header_t *
                                   const psp_prefetch_t *prefetch, const void *copy,
                                   psp_buffer_t **buffer_out, uint8_t **ids_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(header);
+    Embps__V1__RequestHeader head = psp_pack_request_header(header);
     Embps__V1__PrefetchRequest to = EMBPS__V1__PREFETCH_REQUEST__INIT;
     to.header = &head;
     to.table = prefetch->table;
     to.table_epoch = prefetch->table_epoch;
     to.when = prefetch->when;
-    bulk_t ids = {15, bulk_bytes(prefetch->n, sizeof(uint64_t)), copy, ids_out};
-    return pack(pool, PSP_PREFETCH, &to.base, &ids, 1, buffer_out, error);
+    psp_bulk_t ids = {15, psp_bulk_bytes(prefetch->n, sizeof(uint64_t)), copy, ids_out};
+    return psp_pack(pool, PSP_PREFETCH, &to.base, &ids, 1, buffer_out, error);
 }
 
 psc_status_t psp_prefetch_begin(psp_pool_t *pool, const psp_request_header_t *header,
@@ -214,14 +204,14 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
                             const psp_push_t *push, psp_buffer_t **buffer_out, uint8_t **ids_out,
                             uint8_t **rows_out, psc_error_t *error)
 {
-    psc_status_t st = check_dim(PSP_PUSH, push->dim, error);
+    psc_status_t st = psp_pack_check_dim(PSP_PUSH, push->dim, error);
     if (st == PSC_OK)
-        st = check_format(PSP_PUSH, push->format, error);
+        st = psp_pack_check_format(PSP_PUSH, push->format, error);
     if (st == PSC_OK)
-        st = check_format(PSP_PUSH, push->reply_format, error);
+        st = psp_pack_check_format(PSP_PUSH, push->reply_format, error);
     if (st != PSC_OK)
         return st;
-    Embps__V1__RequestHeader head = request_header(header);
+    Embps__V1__RequestHeader head = psp_pack_request_header(header);
     Embps__V1__PushRequest to = EMBPS__V1__PUSH_REQUEST__INIT;
     to.header = &head;
     to.table = push->table;
@@ -234,11 +224,11 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
     to.reply_format = (Embps__V1__WireFormat)push->reply_format;
     to.want_rows = push->want_rows;
     to.synchronous = push->synchronous;
-    const bulk_t bulk[] = {
-        {14, bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
-        {15, bulk_bytes(push->n, psp_row_bytes(push->format, push->dim)), NULL, rows_out},
+    const psp_bulk_t bulk[] = {
+        {14, psp_bulk_bytes(push->n, sizeof(uint64_t)), NULL, ids_out},
+        {15, psp_bulk_bytes(push->n, psp_row_bytes(push->format, push->dim)), NULL, rows_out},
     };
-    return pack(pool, PSP_PUSH, &to.base, bulk, 2, buffer_out, error);
+    return psp_pack(pool, PSP_PUSH, &to.base, bulk, 2, buffer_out, error);
 }
 
 psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
@@ -246,12 +236,12 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
                                   uint8_t **rows_out, psc_error_t *error)
 {
     const size_t n = reply->n;
-    psc_status_t st = check_dim(PSP_PULL_REPLY, reply->dim, error);
+    psc_status_t st = psp_pack_check_dim(PSP_PULL_REPLY, reply->dim, error);
     if (st == PSC_OK)
-        st = check_format(PSP_PULL_REPLY, reply->format, error);
+        st = psp_pack_check_format(PSP_PULL_REPLY, reply->format, error);
     if (st != PSC_OK)
         return st;
-    Embps__V1__ReplyHeader head = reply_header(header);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
     Embps__V1__PullReply to = EMBPS__V1__PULL_REPLY__INIT;
     to.header = &head;
     to.dim = reply->dim;
@@ -259,34 +249,36 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
     size_t n_values = n;
     for (size_t i = 0; reply->states != NULL && i < n; i++)
         n_values -= !psp_row_has_value(reply->states[i]);
-    const bulk_t bulk[] = {
-        {3, reply->versions != NULL ? bulk_bytes(n, sizeof(uint32_t)) : 0, reply->versions, NULL},
+    const psp_bulk_t bulk[] = {
+        {3, reply->versions != NULL ? psp_bulk_bytes(n, sizeof(uint32_t)) : 0, reply->versions,
+         NULL},
         {4, reply->states != NULL ? n : 0, reply->states, NULL},
-        {7, reply->places != NULL ? bulk_bytes(n + 1, sizeof(uint32_t)) : 0, reply->places, NULL},
-        {15, bulk_bytes(n_values, psp_row_bytes(reply->format, reply->dim)), NULL, rows_out},
+        {7, reply->places != NULL ? psp_bulk_bytes(n + 1, sizeof(uint32_t)) : 0, reply->places,
+         NULL},
+        {15, psp_bulk_bytes(n_values, psp_row_bytes(reply->format, reply->dim)), NULL, rows_out},
     };
-    return pack(pool, PSP_PULL_REPLY, &to.base, bulk, 4, buffer_out, error);
+    return psp_pack(pool, PSP_PULL_REPLY, &to.base, bulk, 4, buffer_out, error);
 }
 
 psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
                                   const psp_push_reply_t *reply, psp_buffer_t **buffer_out,
                                   uint8_t **rows_out, psc_error_t *error)
 {
-    psc_status_t st = check_dim(PSP_PUSH_REPLY, reply->dim, error);
+    psc_status_t st = psp_pack_check_dim(PSP_PUSH_REPLY, reply->dim, error);
     if (st == PSC_OK)
-        st = check_format(PSP_PUSH_REPLY, reply->format, error);
+        st = psp_pack_check_format(PSP_PUSH_REPLY, reply->format, error);
     if (st != PSC_OK)
         return st;
-    Embps__V1__ReplyHeader head = reply_header(header);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
     Embps__V1__PushReply to = EMBPS__V1__PUSH_REPLY__INIT;
     to.header = &head;
     to.dim = reply->dim;
     to.format = (Embps__V1__WireFormat)reply->format;
-    const bulk_t bulk[] = {
-        {3, bulk_bytes(reply->n, sizeof(uint32_t)), reply->versions, NULL},
-        {15, bulk_bytes(reply->n, psp_row_bytes(reply->format, reply->dim)), NULL, rows_out},
+    const psp_bulk_t bulk[] = {
+        {3, psp_bulk_bytes(reply->n, sizeof(uint32_t)), reply->versions, NULL},
+        {15, psp_bulk_bytes(reply->n, psp_row_bytes(reply->format, reply->dim)), NULL, rows_out},
     };
-    return pack(pool, PSP_PUSH_REPLY, &to.base, bulk, 2, buffer_out, error);
+    return psp_pack(pool, PSP_PUSH_REPLY, &to.base, bulk, 2, buffer_out, error);
 }
 
 psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,
@@ -294,7 +286,7 @@ psc_status_t psp_reply_pack(psp_pool_t *pool, psp_kind_t reply_kind,
                             psc_error_t *error)
 {
     /* Field 1 is the header in every reply, so the plainest reply stands for all. */
-    Embps__V1__ReplyHeader head = reply_header(header);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
     Embps__V1__PushReply to = EMBPS__V1__PUSH_REPLY__INIT;
     to.header = &head;
     return pack_small(pool, reply_kind, &to.base, buffer_out, error);
@@ -312,7 +304,7 @@ static psc_status_t check_name(const char *what, const char *name, size_t room, 
 static psc_status_t pack_hello(psp_pool_t *pool, const psp_message_t *message,
                                psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__HelloRequest to = EMBPS__V1__HELLO_REQUEST__INIT;
     to.header = &head;
     to.worker = message->u.hello.worker;
@@ -324,7 +316,7 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
                                      psp_buffer_t **buffer_out, psc_error_t *error)
 {
     const psp_hello_reply_t *from = &message->u.hello_reply;
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__HelloReply to = EMBPS__V1__HELLO_REPLY__INIT;
     to.header = &head;
     to.cluster = from->cluster;
@@ -347,15 +339,15 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
     to.n_addresses = from->n_addresses;
     to.addresses = (char **)from->addresses;
     size_t owners_bytes = from->slot_owners != NULL ? PSC_SLOT_COUNT * sizeof(uint16_t) : 0;
-    bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
-    return pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);
+    psp_bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
+    return psp_pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);
 }
 
 /* A table's options, without a header. *to borrows from. */
 static psc_status_t fill_open_table(const psp_open_table_t *from, Embps__V1__OpenTableRequest *to,
                                     psc_error_t *error)
 {
-    psc_status_t st = check_dim(PSP_OPEN_TABLE, from->dim, error);
+    psc_status_t st = psp_pack_check_dim(PSP_OPEN_TABLE, from->dim, error);
     if (st == PSC_OK)
         st = check_name("a table", from->name, sizeof from->name, error);
     if (st == PSC_OK)
@@ -392,7 +384,7 @@ static psc_status_t fill_open_table(const psp_open_table_t *from, Embps__V1__Ope
 static psc_status_t pack_open_table(psp_pool_t *pool, const psp_message_t *message,
                                     psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__OpenTableRequest to;
     psc_status_t st = fill_open_table(&message->u.open_table, &to, error);
     if (st != PSC_OK)
@@ -405,7 +397,7 @@ static psc_status_t pack_find_table(psp_pool_t *pool, const psp_message_t *messa
                                     psp_buffer_t **buffer_out, psc_error_t *error)
 {
     const psp_find_table_t *from = &message->u.find_table;
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__FindTableRequest to = EMBPS__V1__FIND_TABLE_REQUEST__INIT;
     if (memchr(from->name, '\0', sizeof from->name) == NULL)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "a table's name has no end");
@@ -419,7 +411,7 @@ static psc_status_t pack_find_table_reply(psp_pool_t *pool, const psp_message_t 
                                           psp_buffer_t **buffer_out, psc_error_t *error)
 {
     const psp_find_table_reply_t *from = &message->u.find_table_reply;
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__FindTableReply to = EMBPS__V1__FIND_TABLE_REPLY__INIT;
     Embps__V1__OpenTableRequest options;
     if (from->found) {
@@ -436,7 +428,7 @@ static psc_status_t pack_find_table_reply(psp_pool_t *pool, const psp_message_t 
 static psc_status_t pack_open_table_reply(psp_pool_t *pool, const psp_message_t *message,
                                           psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__OpenTableReply to = EMBPS__V1__OPEN_TABLE_REPLY__INIT;
     to.header = &head;
     to.table = message->u.open_table_reply.table;
@@ -448,7 +440,7 @@ static psc_status_t pack_open_table_reply(psp_pool_t *pool, const psp_message_t 
 static psc_status_t pack_clock(psp_pool_t *pool, const psp_message_t *message,
                                psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__ClockRequest to = EMBPS__V1__CLOCK_REQUEST__INIT;
     to.header = &head;
     to.progress = message->u.clock.progress;
@@ -458,7 +450,7 @@ static psc_status_t pack_clock(psp_pool_t *pool, const psp_message_t *message,
 static psc_status_t pack_clock_reply(psp_pool_t *pool, const psp_message_t *message,
                                      psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__ClockReply to = EMBPS__V1__CLOCK_REPLY__INIT;
     to.header = &head;
     to.min_clock = message->u.clock_reply.min_clock;
@@ -469,7 +461,7 @@ static psc_status_t pack_clock_reply(psp_pool_t *pool, const psp_message_t *mess
 static psc_status_t pack_barrier(psp_pool_t *pool, const psp_message_t *message,
                                  psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__BarrierRequest to = EMBPS__V1__BARRIER_REQUEST__INIT;
     to.header = &head;
     to.generation = message->u.barrier.generation;
@@ -479,7 +471,7 @@ static psc_status_t pack_barrier(psp_pool_t *pool, const psp_message_t *message,
 static psc_status_t pack_barrier_reply(psp_pool_t *pool, const psp_message_t *message,
                                        psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__BarrierReply to = EMBPS__V1__BARRIER_REPLY__INIT;
     to.header = &head;
     to.first = message->u.barrier_reply.first;
@@ -490,7 +482,7 @@ static psc_status_t pack_barrier_reply(psp_pool_t *pool, const psp_message_t *me
 static psc_status_t pack_stats(psp_pool_t *pool, const psp_message_t *message,
                                psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__StatsRequest to = EMBPS__V1__STATS_REQUEST__INIT;
     to.header = &head;
     return pack_small(pool, PSP_STATS, &to.base, buffer_out, error);
@@ -514,7 +506,7 @@ static psc_status_t pack_stats_reply(psp_pool_t *pool, const psp_message_t *mess
         counters[i].value = from->counters[i].value;
         pointers[i] = &counters[i];
     }
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__StatsReply to = EMBPS__V1__STATS_REPLY__INIT;
     to.header = &head;
     to.n_counters = from->n;
@@ -525,7 +517,7 @@ static psc_status_t pack_stats_reply(psp_pool_t *pool, const psp_message_t *mess
 static psc_status_t pack_goodbye(psp_pool_t *pool, const psp_message_t *message,
                                  psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__GoodbyeRequest to = EMBPS__V1__GOODBYE_REQUEST__INIT;
     to.header = &head;
     to.status = message->u.goodbye.status;
@@ -535,7 +527,7 @@ static psc_status_t pack_goodbye(psp_pool_t *pool, const psp_message_t *message,
 static psc_status_t pack_attach(psp_pool_t *pool, const psp_message_t *message,
                                 psp_buffer_t **buffer_out, psc_error_t *error)
 {
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__AttachRequest to = EMBPS__V1__ATTACH_REQUEST__INIT;
     to.header = &head;
     to.host = message->u.attach.host;
@@ -548,7 +540,7 @@ static psc_status_t pack_attach_reply(psp_pool_t *pool, const psp_message_t *mes
     const psp_attach_reply_t *from = &message->u.attach_reply;
     if (memchr(from->path, '\0', sizeof from->path) == NULL)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "a path of over %u bytes", PSP_PATH_MAX);
-    Embps__V1__ReplyHeader head = reply_header(&message->reply);
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(&message->reply);
     Embps__V1__AttachReply to = EMBPS__V1__ATTACH_REPLY__INIT;
     to.header = &head;
     to.path = (char *)from->path;
@@ -560,13 +552,13 @@ static psc_status_t pack_touches(psp_pool_t *pool, const psp_message_t *message,
                                  psp_buffer_t **buffer_out, psc_error_t *error)
 {
     const psp_touches_t *from = &message->u.touches;
-    Embps__V1__RequestHeader head = request_header(&message->request);
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
     Embps__V1__TouchesRequest to = EMBPS__V1__TOUCHES_REQUEST__INIT;
     to.header = &head;
     to.table = from->table;
     to.table_epoch = from->table_epoch;
-    bulk_t ids = {15, bulk_bytes(from->n, sizeof(uint64_t)), from->ids, NULL};
-    return pack(pool, PSP_TOUCHES, &to.base, &ids, 1, buffer_out, error);
+    psp_bulk_t ids = {15, psp_bulk_bytes(from->n, sizeof(uint64_t)), from->ids, NULL};
+    return psp_pack(pool, PSP_TOUCHES, &to.base, &ids, 1, buffer_out, error);
 }
 
 psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
@@ -619,8 +611,14 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
     case PSP_PREFETCH_REPLY:
     case PSP_TOUCHES_REPLY:
         return psp_reply_pack(pool, message->kind, &message->reply, buffer_out, error);
+    case PSP_EXPORT:
+        return psp_pack_export(pool, message, buffer_out, error);
+    case PSP_IMPORT_REPLY:
+        return psp_pack_import_reply(pool, message, buffer_out, error);
     case PSP_PULL_REPLY:
     case PSP_PUSH:
+    case PSP_EXPORT_REPLY:
+    case PSP_IMPORT:
         break;
     }
     return psc_error_set(error, PSC_INVALID_ARGUMENT, "cannot pack a %s message here",

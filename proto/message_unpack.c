@@ -20,6 +20,7 @@
 #include "common/slots.h"
 #include "proto/embps.pb-c.h"
 #include "proto/message_kinds.h"
+#include "proto/unpack_inside.h"
 #include "proto/unpack_memory.h"
 #include "proto/wire_walk.h"
 
@@ -30,37 +31,19 @@
 
 #define HEADER_FIELD 1u /* in every message */
 
-/* A run of bytes found in a message, maybe in pieces. */
-typedef struct run {
-    const uint8_t *start; /* of the only piece, or of the joined copy */
-    const uint8_t *end;   /* of the last piece seen */
-    size_t size;          /* of all pieces */
-    bool scattered;
-} run_t;
-
-typedef struct unpacker {
-    const psp_kind_info_t *info;
-    psp_scratch_t *scratch;
-    const uint8_t *data;
-    size_t size;
-    run_t small;
-    run_t bulk[PSP_BULK_MAX];
-    psc_error_t *error;
-} unpacker_t;
-
-static psc_status_t refuse(const unpacker_t *u, const char *fault)
+psc_status_t psp_unpack_refuse(const psp_unpacker_t *u, const char *fault)
 {
     return psc_error_set(u->error, PSC_PROTOCOL, "malformed %s message: %s", u->info->name, fault);
 }
 
-static psc_status_t refuse_number(const unpacker_t *u, const char *what, uint64_t number)
+psc_status_t psp_unpack_refuse_number(const psp_unpacker_t *u, const char *what, uint64_t number)
 {
     return psc_error_set(u->error, PSC_PROTOCOL, "malformed %s message: %s %llu is out of range",
                          u->info->name, what, (unsigned long long)number);
 }
 
 /* The message needs more scratch memory than there is. */
-static psc_status_t refuse_memory(const unpacker_t *u)
+static psc_status_t refuse_memory(const psp_unpacker_t *u)
 {
     return psc_error_set(u->error, PSC_PROTOCOL,
                          "malformed %s message: unpacking %zu bytes needs more than the %zu bytes "
@@ -68,7 +51,7 @@ static psc_status_t refuse_memory(const unpacker_t *u)
                          u->info->name, u->size, psp_scratch_limit(u->scratch));
 }
 
-static void add_piece(run_t *run, const uint8_t *piece, size_t size)
+static void add_piece(psp_run_t *run, const uint8_t *piece, size_t size)
 {
     if (size == 0)
         return;
@@ -81,7 +64,7 @@ static void add_piece(run_t *run, const uint8_t *piece, size_t size)
 }
 
 /* The run that a bulk field belongs to and whether its pieces add up; NULL: a small field. */
-static run_t *bulk_run(unpacker_t *u, uint32_t number, bool *repeated_out)
+static psp_run_t *bulk_run(psp_unpacker_t *u, uint32_t number, bool *repeated_out)
 {
     for (size_t i = 0; i < PSP_BULK_MAX && u->info->bulk[i].number != 0; i++) {
         if (u->info->bulk[i].number == number) {
@@ -93,7 +76,7 @@ static run_t *bulk_run(unpacker_t *u, uint32_t number, bool *repeated_out)
 }
 
 /* Pass 1. */
-static psc_status_t scan(unpacker_t *u)
+static psc_status_t scan(psp_unpacker_t *u)
 {
     bool has_header = false;
     psp_wire_t wire = {.next = u->data, .end = u->data + u->size};
@@ -101,7 +84,7 @@ static psc_status_t scan(unpacker_t *u)
         psp_field_t field;
         const char *fault = psp_wire_next(&wire, &field);
         if (fault != NULL)
-            return refuse(u, fault);
+            return psp_unpack_refuse(u, fault);
         if (field.number == 0)
             return PSC_OK;
         const ProtobufCFieldDescriptor *known =
@@ -114,21 +97,21 @@ static psc_status_t scan(unpacker_t *u)
             return psc_error_set(u->error, PSC_PROTOCOL, "malformed %s message: field %s: %s",
                                  u->info->name, name, fault);
         if (field.number == HEADER_FIELD && has_header)
-            return refuse(u, "it has two headers"); /* protobuf-c would not merge them */
+            return psp_unpack_refuse(u, "it has two headers"); /* protobuf-c would not merge them */
         has_header = has_header || field.number == HEADER_FIELD;
         bool repeated = false;
-        run_t *run = bulk_run(u, field.number, &repeated);
+        psp_run_t *run = bulk_run(u, field.number, &repeated);
         if (run == NULL)
             add_piece(&u->small, field.start, (size_t)(wire.next - field.start));
         else if (repeated)
             add_piece(run, field.payload, field.size);
         else
-            *run = (run_t){.start = field.payload, .size = field.size};
+            *run = (psp_run_t){.start = field.payload, .size = field.size};
     }
 }
 
 /* Turns a scattered run into scratch memory to be filled; *cursor_out stays NULL for others. */
-static bool begin_join(unpacker_t *u, run_t *run, uint8_t **cursor_out)
+static bool begin_join(psp_unpacker_t *u, psp_run_t *run, uint8_t **cursor_out)
 {
     if (!run->scattered)
         return true;
@@ -146,7 +129,7 @@ static void append(uint8_t **cursor, const uint8_t *piece, size_t size)
 }
 
 /* Pass 2, over bytes that pass 1 found well formed. */
-static psc_status_t join(unpacker_t *u)
+static psc_status_t join(psp_unpacker_t *u)
 {
     uint8_t *small_cursor = NULL;
     uint8_t *cursors[PSP_BULK_MAX] = {NULL};
@@ -164,7 +147,7 @@ static psc_status_t join(unpacker_t *u)
         if (protobuf_c_message_descriptor_get_field(u->info->descriptor, field.number) == NULL)
             continue;
         bool repeated = false;
-        const run_t *run = bulk_run(u, field.number, &repeated);
+        const psp_run_t *run = bulk_run(u, field.number, &repeated);
         if (run == NULL)
             append(&small_cursor, field.start, (size_t)(wire.next - field.start));
         else
@@ -173,11 +156,12 @@ static psc_status_t join(unpacker_t *u)
     return PSC_OK;
 }
 
-static psc_status_t read_request_header(const unpacker_t *u, const Embps__V1__RequestHeader *from,
+static psc_status_t read_request_header(const psp_unpacker_t *u,
+                                        const Embps__V1__RequestHeader *from,
                                         psp_request_header_t *to)
 {
     if (from == NULL)
-        return refuse(u, "it has no header");
+        return psp_unpack_refuse(u, "it has no header");
     if (from->protocol != PSP_PROTOCOL_VERSION)
         return psc_error_set(u->error, PSC_PROTOCOL,
                              "%s message of protocol version %u; this program speaks version %u: "
@@ -197,11 +181,11 @@ static psc_status_t read_request_header(const unpacker_t *u, const Embps__V1__Re
     return PSC_OK;
 }
 
-static psc_status_t read_reply_header(const unpacker_t *u, const Embps__V1__ReplyHeader *from,
+static psc_status_t read_reply_header(const psp_unpacker_t *u, const Embps__V1__ReplyHeader *from,
                                       psp_reply_header_t *to)
 {
     if (from == NULL)
-        return refuse(u, "it has no header");
+        return psp_unpack_refuse(u, "it has no header");
     *to = (psp_reply_header_t){
         .request = from->request, .map_epoch = from->map_epoch, .least_clock = from->least_clock};
     to->error.rank = -1;
@@ -209,7 +193,7 @@ static psc_status_t read_reply_header(const unpacker_t *u, const Embps__V1__Repl
         return PSC_OK;
     size_t length = strlen(from->message);
     if (length >= sizeof to->error.message)
-        return refuse(u, "its error message is too long");
+        return psp_unpack_refuse(u, "its error message is too long");
     to->error.code = psc_status_from_number(from->status);
     to->error.rank = from->error_rank;
     to->error.id = from->error_id;
@@ -217,33 +201,33 @@ static psc_status_t read_reply_header(const unpacker_t *u, const Embps__V1__Repl
     return PSC_OK;
 }
 
-static psc_status_t read_hello(const unpacker_t *u, const Embps__V1__HelloRequest *from,
+static psc_status_t read_hello(const psp_unpacker_t *u, const Embps__V1__HelloRequest *from,
                                psp_hello_t *to)
 {
     if (from->worker >= from->n_workers && from->n_workers != 0)
-        return refuse_number(u, "worker rank", from->worker);
+        return psp_unpack_refuse_number(u, "worker rank", from->worker);
     *to = (psp_hello_t){.worker = from->worker, .n_workers = from->n_workers};
     return PSC_OK;
 }
 
-static psc_status_t read_hello_reply(const unpacker_t *u, const Embps__V1__HelloReply *from,
+static psc_status_t read_hello_reply(const psp_unpacker_t *u, const Embps__V1__HelloReply *from,
                                      psp_hello_reply_t *to)
 {
     if (from->n_servers == 0 || from->n_servers > PSC_MAX_SERVERS)
-        return refuse_number(u, "number of servers", from->n_servers);
+        return psp_unpack_refuse_number(u, "number of servers", from->n_servers);
     if (from->server >= from->n_servers)
-        return refuse_number(u, "server rank", from->server);
+        return psp_unpack_refuse_number(u, "server rank", from->server);
     if (u->bulk[0].size != 0 && u->bulk[0].size != PSC_SLOT_COUNT * sizeof(uint16_t))
-        return refuse_number(u, "size of slot_owners", u->bulk[0].size);
+        return psp_unpack_refuse_number(u, "size of slot_owners", u->bulk[0].size);
     size_t host_length = strlen(from->host);
     if (host_length > PSP_NAME_MAX)
-        return refuse_number(u, "length of host", host_length);
+        return psp_unpack_refuse_number(u, "length of host", host_length);
     if (from->n_addresses != 0 && from->n_addresses != from->n_servers)
-        return refuse_number(u, "number of addresses", from->n_addresses);
+        return psp_unpack_refuse_number(u, "number of addresses", from->n_addresses);
     for (size_t i = 0; i < from->n_addresses; i++) {
         size_t length = strlen(from->addresses[i]);
         if (length == 0 || length > PSP_NAME_MAX)
-            return refuse_number(u, "length of an address", length);
+            return psp_unpack_refuse_number(u, "length of an address", length);
     }
     *to = (psp_hello_reply_t){
         .cluster = from->cluster,
@@ -262,7 +246,7 @@ static psc_status_t read_hello_reply(const unpacker_t *u, const Embps__V1__Hello
     return PSC_OK;
 }
 
-static psc_status_t read_name(const unpacker_t *u, const char *what, const char *from,
+static psc_status_t read_name(const psp_unpacker_t *u, const char *what, const char *from,
                               char to[PSP_NAME_MAX + 1])
 {
     size_t length = strlen(from);
@@ -274,39 +258,39 @@ static psc_status_t read_name(const unpacker_t *u, const char *what, const char 
     return PSC_OK;
 }
 
-static psc_status_t read_params(const unpacker_t *u, const double *from, size_t n, uint32_t *n_out,
-                                double to[PSP_PARAMS_MAX])
+static psc_status_t read_params(const psp_unpacker_t *u, const double *from, size_t n,
+                                uint32_t *n_out, double to[PSP_PARAMS_MAX])
 {
     if (n > PSP_PARAMS_MAX)
-        return refuse_number(u, "number of parameters", n);
+        return psp_unpack_refuse_number(u, "number of parameters", n);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(from[i]))
-            return refuse(u, "a parameter is not finite");
+            return psp_unpack_refuse(u, "a parameter is not finite");
         to[i] = from[i];
     }
     *n_out = (uint32_t)n;
     return PSC_OK;
 }
 
-static psc_status_t check_dim(const unpacker_t *u, uint32_t dim)
+psc_status_t psp_unpack_dim(const psp_unpacker_t *u, uint32_t dim)
 {
-    return dim == 0 || dim > PSP_DIM_MAX ? refuse_number(u, "dim", dim) : PSC_OK;
+    return dim == 0 || dim > PSP_DIM_MAX ? psp_unpack_refuse_number(u, "dim", dim) : PSC_OK;
 }
 
-static psc_status_t read_precision(const unpacker_t *u, const char *what, uint32_t from,
+static psc_status_t read_precision(const psp_unpacker_t *u, const char *what, uint32_t from,
                                    psp_precision_t *to)
 {
     if (from >= PSP_PRECISIONS)
-        return refuse_number(u, what, from);
+        return psp_unpack_refuse_number(u, what, from);
     *to = (psp_precision_t)from;
     return PSC_OK;
 }
 
-static psc_status_t read_open_table(const unpacker_t *u, const Embps__V1__OpenTableRequest *from,
-                                    psp_open_table_t *to)
+static psc_status_t read_open_table(const psp_unpacker_t *u,
+                                    const Embps__V1__OpenTableRequest *from, psp_open_table_t *to)
 {
     to->table = from->table;
-    psc_status_t st = check_dim(u, from->dim);
+    psc_status_t st = psp_unpack_dim(u, from->dim);
     if (st == PSC_OK)
         st = read_precision(u, "precision", (uint32_t)from->precision, &to->precision);
     if (st == PSC_OK)
@@ -315,7 +299,7 @@ static psc_status_t read_open_table(const unpacker_t *u, const Embps__V1__OpenTa
 #define COPY(option) to->option = from->option;
 #define COPY_FINITE(option)                                                                        \
     if (st == PSC_OK && !isfinite(from->option))                                                   \
-        st = refuse(u, #option " is not finite");                                                  \
+        st = psp_unpack_refuse(u, #option " is not finite");                                       \
     to->option = from->option;
     PSP_TABLE_WHOLE_OPTIONS(COPY)
     PSP_TABLE_REAL_OPTIONS(COPY_FINITE)
@@ -336,21 +320,21 @@ static psc_status_t read_open_table(const unpacker_t *u, const Embps__V1__OpenTa
     return st;
 }
 
-static psc_status_t read_format(const unpacker_t *u, uint32_t from, psp_format_t *to)
+psc_status_t psp_unpack_format(const psp_unpacker_t *u, uint32_t from, psp_format_t *to)
 {
     if (from >= PSP_FORMATS)
-        return refuse_number(u, "format", from);
+        return psp_unpack_refuse_number(u, "format", from);
     *to = (psp_format_t)from;
     return PSC_OK;
 }
 
-static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest *from,
+static psc_status_t read_pull(const psp_unpacker_t *u, const Embps__V1__PullRequest *from,
                               psp_pull_t *to)
 {
-    const run_t *versions = &u->bulk[1];
+    const psp_run_t *versions = &u->bulk[1];
     const size_t n = u->bulk[0].size / sizeof(uint64_t);
     if (versions->size != 0 && versions->size / sizeof(uint32_t) != n)
-        return refuse(u, "it has not as many versions as ids");
+        return psp_unpack_refuse(u, "it has not as many versions as ids");
     *to = (psp_pull_t){
         .table = from->table,
         .table_epoch = from->table_epoch,
@@ -362,11 +346,11 @@ static psc_status_t read_pull(const unpacker_t *u, const Embps__V1__PullRequest 
         .ids = n != 0 ? u->bulk[0].start : u->data,
         .versions = versions->size != 0 ? versions->start : NULL,
     };
-    return read_format(u, (uint32_t)from->format, &to->format);
+    return psp_unpack_format(u, (uint32_t)from->format, &to->format);
 }
 
 /* Also how many of n rows have a value. */
-static psc_status_t check_states(const unpacker_t *u, const uint8_t *states, size_t n,
+static psc_status_t check_states(const psp_unpacker_t *u, const uint8_t *states, size_t n,
                                  size_t *n_values_out)
 {
     uint8_t highest = 0;
@@ -376,25 +360,25 @@ static psc_status_t check_states(const unpacker_t *u, const uint8_t *states, siz
         n_values += psp_row_has_value(states[i]);
     }
     *n_values_out = n_values;
-    return highest >= PSP_ROW_STATES ? refuse_number(u, "row state", highest) : PSC_OK;
+    return highest >= PSP_ROW_STATES ? psp_unpack_refuse_number(u, "row state", highest) : PSC_OK;
 }
 
-static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullReply *from,
+static psc_status_t read_pull_reply(const psp_unpacker_t *u, const Embps__V1__PullReply *from,
                                     psp_pull_reply_t *to)
 {
-    const run_t *rows = &u->bulk[0];
-    const run_t *versions = &u->bulk[1];
-    const run_t *states = &u->bulk[2];
-    const run_t *places = &u->bulk[3];
+    const psp_run_t *rows = &u->bulk[0];
+    const psp_run_t *versions = &u->bulk[1];
+    const psp_run_t *states = &u->bulk[2];
+    const psp_run_t *places = &u->bulk[3];
     psp_format_t format = PSP_FORMAT_F32;
-    psc_status_t st = check_dim(u, from->dim);
+    psc_status_t st = psp_unpack_dim(u, from->dim);
     if (st == PSC_OK)
-        st = read_format(u, (uint32_t)from->format, &format);
+        st = psp_unpack_format(u, (uint32_t)from->format, &format);
     if (st != PSC_OK)
         return st;
     size_t row_bytes = psp_row_bytes(format, from->dim);
     if (rows->size % row_bytes != 0)
-        return refuse(u, "its rows are not a whole number of rows");
+        return psp_unpack_refuse(u, "its rows are not a whole number of rows");
     size_t n_values = rows->size / row_bytes, n_told = n_values;
     size_t n = states->size != 0 ? states->size : n_values;
     if (states->size != 0)
@@ -402,11 +386,11 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
     if (st != PSC_OK)
         return st;
     if (n_told != n_values)
-        return refuse(u, "it has not as many rows as states with a value");
+        return psp_unpack_refuse(u, "it has not as many rows as states with a value");
     if (versions->size != 0 && versions->size / sizeof(uint32_t) != n)
-        return refuse(u, "it has not as many versions as rows");
+        return psp_unpack_refuse(u, "it has not as many versions as rows");
     if (places->size != 0 && places->size / sizeof(uint32_t) != n + 1)
-        return refuse(u, "it has not as many places as rows");
+        return psp_unpack_refuse(u, "it has not as many places as rows");
     *to = (psp_pull_reply_t){
         .dim = from->dim,
         .format = format,
@@ -420,7 +404,7 @@ static psc_status_t read_pull_reply(const unpacker_t *u, const Embps__V1__PullRe
     return PSC_OK;
 }
 
-static void read_prefetch(const unpacker_t *u, const Embps__V1__PrefetchRequest *from,
+static void read_prefetch(const psp_unpacker_t *u, const Embps__V1__PrefetchRequest *from,
                           psp_prefetch_t *to)
 {
     *to = (psp_prefetch_t){
@@ -432,24 +416,24 @@ static void read_prefetch(const unpacker_t *u, const Embps__V1__PrefetchRequest 
     };
 }
 
-static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest *from,
+static psc_status_t read_push(const psp_unpacker_t *u, const Embps__V1__PushRequest *from,
                               psp_push_t *to)
 {
-    const run_t *ids = &u->bulk[0];
-    const run_t *rows = &u->bulk[1];
+    const psp_run_t *ids = &u->bulk[0];
+    const psp_run_t *rows = &u->bulk[1];
     psp_format_t format = PSP_FORMAT_F32, reply_format = PSP_FORMAT_F32;
-    psc_status_t st = check_dim(u, from->dim);
+    psc_status_t st = psp_unpack_dim(u, from->dim);
     if (st == PSC_OK)
-        st = read_format(u, (uint32_t)from->format, &format);
+        st = psp_unpack_format(u, (uint32_t)from->format, &format);
     if (st == PSC_OK)
-        st = read_format(u, (uint32_t)from->reply_format, &reply_format);
+        st = psp_unpack_format(u, (uint32_t)from->reply_format, &reply_format);
     if (st != PSC_OK)
         return st;
     uint32_t kind = (uint32_t)from->kind;
     if (kind > PSP_PUSH_ASSIGN)
-        return refuse_number(u, "kind", kind);
+        return psp_unpack_refuse_number(u, "kind", kind);
     if (!isfinite(from->learning_rate))
-        return refuse(u, "its learning rate is not finite");
+        return psp_unpack_refuse(u, "its learning rate is not finite");
     size_t n = ids->size / sizeof(uint64_t);
     size_t want;
     if (!psc_size_multiply(n, psp_row_bytes(format, from->dim), &want) || want != rows->size)
@@ -474,42 +458,42 @@ static psc_status_t read_push(const unpacker_t *u, const Embps__V1__PushRequest 
     return PSC_OK;
 }
 
-static psc_status_t read_push_reply(const unpacker_t *u, const Embps__V1__PushReply *from,
+static psc_status_t read_push_reply(const psp_unpacker_t *u, const Embps__V1__PushReply *from,
                                     psp_push_reply_t *to)
 {
-    const run_t *rows = &u->bulk[0];
-    const run_t *versions = &u->bulk[1];
+    const psp_run_t *rows = &u->bulk[0];
+    const psp_run_t *versions = &u->bulk[1];
     const size_t n = versions->size / sizeof(uint32_t);
     *to = (psp_push_reply_t){.n = n, .versions = u->data, .rows = u->data};
     if (n == 0)
-        return rows->size != 0 ? refuse(u, "it has rows without versions") : PSC_OK;
-    psc_status_t st = check_dim(u, from->dim);
+        return rows->size != 0 ? psp_unpack_refuse(u, "it has rows without versions") : PSC_OK;
+    psc_status_t st = psp_unpack_dim(u, from->dim);
     size_t want;
     if (st == PSC_OK)
-        st = read_format(u, (uint32_t)from->format, &to->format);
+        st = psp_unpack_format(u, (uint32_t)from->format, &to->format);
     if (st != PSC_OK)
         return st;
     if (!psc_size_multiply(n, psp_row_bytes(to->format, from->dim), &want) || want != rows->size)
-        return refuse(u, "it has not as many versions as rows");
+        return psp_unpack_refuse(u, "it has not as many versions as rows");
     to->dim = from->dim;
     to->versions = versions->start;
     to->rows = rows->start;
     return PSC_OK;
 }
 
-static psc_status_t read_stats_reply(const unpacker_t *u, const Embps__V1__StatsReply *from,
+static psc_status_t read_stats_reply(const psp_unpacker_t *u, const Embps__V1__StatsReply *from,
                                      psp_stats_reply_t *to)
 {
     size_t n = from->n_counters;
     if (n > PSP_COUNTERS_MAX)
-        return refuse_number(u, "number of counters", n);
+        return psp_unpack_refuse_number(u, "number of counters", n);
     psp_counter_t *counters = psp_scratch_alloc(u->scratch, n * sizeof *counters);
     if (counters == NULL)
         return refuse_memory(u);
     for (size_t i = 0; i < n; i++) {
         size_t length = strlen(from->counters[i]->name);
         if (length == 0 || length > PSP_NAME_MAX)
-            return refuse(u, "a counter's name is empty or too long");
+            return psp_unpack_refuse(u, "a counter's name is empty or too long");
         counters[i] = (psp_counter_t){
             .name = from->counters[i]->name,
             .value = from->counters[i]->value,
@@ -525,18 +509,18 @@ static void read_open_table_reply(const Embps__V1__OpenTableReply *from, psp_ope
         .table = from->table, .table_epoch = from->table_epoch, .max_rows = from->max_rows};
 }
 
-static psc_status_t read_find_table(const unpacker_t *u, const Embps__V1__FindTableRequest *from,
-                                    psp_find_table_t *to)
+static psc_status_t read_find_table(const psp_unpacker_t *u,
+                                    const Embps__V1__FindTableRequest *from, psp_find_table_t *to)
 {
     size_t length = strlen(from->name);
     if (length > PSP_NAME_MAX)
-        return refuse_number(u, "length of name", length);
+        return psp_unpack_refuse_number(u, "length of name", length);
     *to = (psp_find_table_t){.after = from->after};
     memcpy(to->name, from->name, length + 1);
     return PSC_OK;
 }
 
-static psc_status_t read_find_table_reply(const unpacker_t *u,
+static psc_status_t read_find_table_reply(const psp_unpacker_t *u,
                                           const Embps__V1__FindTableReply *from,
                                           psp_find_table_reply_t *to)
 {
@@ -545,18 +529,18 @@ static psc_status_t read_find_table_reply(const unpacker_t *u,
     return to->found ? read_open_table(u, from->options, &to->options) : PSC_OK;
 }
 
-static psc_status_t read_attach_reply(const unpacker_t *u, const Embps__V1__AttachReply *from,
+static psc_status_t read_attach_reply(const psp_unpacker_t *u, const Embps__V1__AttachReply *from,
                                       psp_attach_reply_t *to)
 {
     size_t length = strlen(from->path);
     if (length > PSP_PATH_MAX)
-        return refuse_number(u, "length of path", length);
+        return psp_unpack_refuse_number(u, "length of path", length);
     *to = (psp_attach_reply_t){.key = from->key};
     memcpy(to->path, from->path, length + 1);
     return PSC_OK;
 }
 
-static void read_touches(const unpacker_t *u, const Embps__V1__TouchesRequest *from,
+static void read_touches(const psp_unpacker_t *u, const Embps__V1__TouchesRequest *from,
                          psp_touches_t *to)
 {
     *to = (psp_touches_t){
@@ -568,7 +552,7 @@ static void read_touches(const unpacker_t *u, const Embps__V1__TouchesRequest *f
 }
 
 /* The body of a message whose header is fine. */
-static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message_t *to)
+static psc_status_t read_body(const psp_unpacker_t *u, const void *from, psp_message_t *to)
 {
     switch (to->kind) {
     case PSP_HELLO:
@@ -622,6 +606,16 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
         to->u.barrier_reply.first = ((const Embps__V1__BarrierReply *)from)->first;
         to->u.barrier_reply.n_lost = ((const Embps__V1__BarrierReply *)from)->n_lost;
         return PSC_OK;
+    case PSP_EXPORT:
+        return psp_unpack_export(u, from, &to->u.export);
+    case PSP_EXPORT_REPLY:
+        return psp_unpack_export_reply(u, from, &to->u.export_reply);
+    case PSP_IMPORT:
+        return psp_unpack_import(u, from, &to->u.import);
+    case PSP_IMPORT_REPLY:
+        to->u.import_reply.rows = ((const Embps__V1__ImportReply *)from)->rows;
+        to->u.import_reply.created = ((const Embps__V1__ImportReply *)from)->created;
+        return PSC_OK;
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:
     case PSP_PREFETCH_REPLY:
@@ -632,7 +626,7 @@ static psc_status_t read_body(const unpacker_t *u, const void *from, psp_message
 }
 
 /* Header and body of what protobuf-c made of the small fields. */
-static psc_status_t read_message(const unpacker_t *u, const ProtobufCMessage *from,
+static psc_status_t read_message(const psp_unpacker_t *u, const ProtobufCMessage *from,
                                  psp_message_t *to)
 {
     const ProtobufCFieldDescriptor *field =
@@ -649,7 +643,7 @@ static psc_status_t read_message(const unpacker_t *u, const ProtobufCMessage *fr
 psc_status_t psp_message_unpack(psp_scratch_t *scratch, uint32_t kind, const uint8_t *data,
                                 size_t size, psp_message_t *message_out, psc_error_t *error)
 {
-    unpacker_t u = {
+    psp_unpacker_t u = {
         .info = psp_kind_info(kind),
         .scratch = scratch,
         .data = data,
@@ -661,7 +655,7 @@ psc_status_t psp_message_unpack(psp_scratch_t *scratch, uint32_t kind, const uin
     psp_scratch_reset(scratch);
     psc_status_t st = scan(&u);
     if (st == PSC_OK && u.small.size > SMALL_BYTES_MAX)
-        st = refuse_number(&u, "size of its small fields", u.small.size);
+        st = psp_unpack_refuse_number(&u, "size of its small fields", u.small.size);
     if (st == PSC_OK)
         st = join(&u);
     if (st != PSC_OK)
@@ -671,7 +665,7 @@ psc_status_t psp_message_unpack(psp_scratch_t *scratch, uint32_t kind, const uin
                                   u.small.size != 0 ? u.small.start : data);
     if (unpacked == NULL)
         return psp_scratch_exhausted(scratch) ? refuse_memory(&u)
-                                              : refuse(&u, "it does not fit its schema");
+                                              : psp_unpack_refuse(&u, "it does not fit its schema");
     psp_message_t message = {.kind = (psp_kind_t)kind};
     st = read_message(&u, unpacked, &message);
     if (st == PSC_OK)

@@ -49,6 +49,7 @@ static turn_t turn_of(uint32_t kind)
     case PSP_STATS:
     case PSP_FIND_TABLE:
     case PSP_ATTACH:
+    case PSP_EXPORT:
         return TURN_LOOK;
     default:
         return TURN_CHANGE;

@@ -76,6 +76,8 @@ ALLOCATION_CALLS = {"malloc", "calloc", "realloc", "reallocarray", "free", "strd
 # (module or its start, test, reason) for modules without a test of their own name.
 COVERED_BY = [
     ("common/options_help.c", "tests/unit/common/test_options.c", "the other half of options"),
+    ("proto/message_pack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
+    ("proto/message_unpack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
     ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
     ("proto/grpc/grpc_call.c", "tests/unit/proto/grpc/test_grpc_client.c", "what it consists of"),
     ("proto/grpc/grpc_signs.c", "tests/unit/proto/grpc/test_grpc_client.c", "signs of life"),

@@ -11,12 +11,21 @@
  * A synchronous push of one of several workers is checked and acknowledged like any other, but kept
  * (ps/table/clock_sum.h) until all workers have ended its clock. The sums over the workers come
  * here again, as pushes without a message.
+ *
+ * An import goes the same way, as a push that assigns, and brings what stands beside the weights.
  */
-#include "ps/serve/serve.h"
+#include "ps/serve/push.h"
 
 #include "common/alloc.h"
 
 #include <inttypes.h>
+
+/* The rows of a push or an import. */
+static const psp_push_t *push_of(const ps_request_t *request)
+{
+    return request->message.kind == PSP_IMPORT ? &request->message.u.import.rows
+                                               : &request->message.u.push;
+}
 
 static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push,
                                  psc_error_t *error)
@@ -38,9 +47,9 @@ static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push
     return st;
 }
 
-static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+psc_status_t ps_push_check(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
-    const psp_push_t *push = &request->message.u.push;
+    const psp_push_t *push = push_of(request);
     psc_status_t st =
         ps_shard_find_table(shard, push->table, push->table_epoch, &request->table, error);
     if (st != PSC_OK)
@@ -59,10 +68,30 @@ static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     return check_values(table, push, error);
 }
 
-/* Applies a push to rows of a table, or of its companion; those of place 0 are left out. */
-static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t rows,
-                             ps_rows_push_t push, psc_error_t *error)
+/* What an import brings beside the weights of its rows, which are there. */
+static void set_beside(const ps_rows_t *rows, const psp_import_t *import)
 {
+    uint8_t *base = ps_store_base(rows->store);
+    const size_t state_bytes = import->state_floats * sizeof(float);
+    for (size_t i = 0; i < rows->n; i++) {
+        ps_row_header_t *row = ps_store_row(base, rows->places[i]);
+        if (state_bytes != 0)
+            ps_row_set_state(rows->table, row, rows->scratch, import->state + i * state_bytes);
+        if (import->counts == NULL)
+            continue;
+        uint32_t counts[2];
+        memcpy(counts, import->counts + i * sizeof counts, sizeof counts);
+        row->version = counts[0] > row->version ? counts[0] : row->version;
+        row->update_count = counts[1];
+    }
+}
+
+/* Applies a push to rows of a table, or of its companion; those of place 0 are left out. import:
+ * that it is part of, or NULL. */
+static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t rows,
+                             ps_rows_push_t push, const psp_import_t *import, psc_error_t *error)
+{
+    const ps_rows_t all = rows;
     ps_rows_claim_t claim;
     psc_status_t st = ps_rows_reserve_firsts(&shard->merge, rows.n, error);
     if (st != PSC_OK)
@@ -80,6 +109,8 @@ static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t row
     if (table->growth != NULL)
         ps_growth_before_apply(table->growth, &rows);
     ps_rows_apply(&rows, &push);
+    if (import != NULL)
+        set_beside(&all, import);
     if (table->growth != NULL)
         ps_growth_after_apply(table->growth, &rows);
     return PSC_OK;
@@ -88,7 +119,7 @@ static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t row
 /* The same for a table that grows: some rows come into being, others are not reached. */
 static psc_status_t apply_growing(ps_shard_t *shard, const ps_request_t *request,
                                   const ps_growth_rows_t *rows, const ps_rows_push_t *push,
-                                  psc_error_t *error)
+                                  const psp_import_t *import, psc_error_t *error)
 {
     ps_table_t *table = request->table;
     bool shares = rows->shared.n != 0;
@@ -102,9 +133,9 @@ static psc_status_t apply_growing(ps_shard_t *shard, const ps_request_t *request
     ps_rows_t reached = rows->rows, shared = rows->shared;
     reached.places = growing.kept;
     shared.places = growing.redirected;
-    psc_status_t st = apply_to(shard, table, reached, *push, error);
+    psc_status_t st = apply_to(shard, table, reached, *push, import, error);
     if (st == PSC_OK && shares && missed != 0)
-        st = apply_to(shard, &table->growth->companion, shared, *push, error);
+        st = apply_to(shard, &table->growth->companion, shared, *push, NULL, error);
     return st;
 }
 
@@ -136,7 +167,9 @@ static psc_status_t decode(ps_shard_t *shard, const psp_push_t *push, const floa
 /* The rows are there: applies the push. */
 static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_error_t *error)
 {
-    const psp_push_t *message = &request->message.u.push;
+    const psp_push_t *message = push_of(request);
+    const psp_import_t *import =
+        request->message.kind == PSP_IMPORT ? &request->message.u.import : NULL;
     ps_table_t *table = request->table;
     psc_shared_control_t *control = ps_store_shared_control(shard->options.store);
     const float *values = NULL;
@@ -151,8 +184,8 @@ static psc_status_t apply(ps_shard_t *shard, const ps_request_t *request, psc_er
                            .serial = ps_rows_take_serials(&shard->serial, message->n),
                            .values = values};
     psc_shared_begin(control, push.serial, (uint32_t)message->n);
-    st = table->growth != NULL ? apply_growing(shard, request, &rows, &push, error)
-                               : apply_to(shard, table, rows.rows, push, error);
+    st = table->growth != NULL ? apply_growing(shard, request, &rows, &push, import, error)
+                               : apply_to(shard, table, rows.rows, push, import, error);
     psc_shared_end(control);
     return st;
 }
@@ -181,11 +214,10 @@ static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_err
     return PSC_OK;
 }
 
-/* *done_out: it is applied; else request->state says what it waits for. */
-static psc_status_t apply_when_ready(ps_shard_t *shard, ps_request_t *request, bool *done_out,
-                                     psc_error_t *error)
+psc_status_t ps_push_apply_when_ready(ps_shard_t *shard, ps_request_t *request, bool *done_out,
+                                      psc_error_t *error)
 {
-    const psp_push_t *push = &request->message.u.push;
+    const psp_push_t *push = push_of(request);
     psc_status_t st =
         ps_shard_prepare(shard, request, PS_BATCH_WRITE, push->ids, push->n, done_out, error);
     if (st == PSC_OK && *done_out)
@@ -197,7 +229,7 @@ static psc_status_t apply_when_ready(ps_shard_t *shard, ps_request_t *request, b
 static psc_status_t apply_summed(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     bool done;
-    psc_status_t st = apply_when_ready(shard, request, &done, error);
+    psc_status_t st = ps_push_apply_when_ready(shard, request, &done, error);
     if (st == PSC_OK && done) {
         ps_shard_release(shard, request);
         request->state = PS_REQUEST_DONE;
@@ -232,7 +264,8 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
     psc_status_t st = PSC_OK;
     if (request->summed) /* acknowledged long ago */
         return apply_summed(shard, request, error);
-    if (request->state == PS_REQUEST_QUEUED && (st = check(shard, request, error)) != PSC_OK)
+    if (request->state == PS_REQUEST_QUEUED &&
+        (st = ps_push_check(shard, request, error)) != PSC_OK)
         return st;
     if (sequence <= session->push_sequence) {
         shard->counters.pushes_repeated++;
@@ -240,7 +273,7 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
                !ps_is_guest(&shard->sessions, request->buffer->peer)) {
         st = defer(shard, session, request, &done, error);
     } else if (push->n != 0) {
-        st = apply_when_ready(shard, request, &done, error);
+        st = ps_push_apply_when_ready(shard, request, &done, error);
         session->pushed_at_once = true;
     }
     if (st != PSC_OK || !done)

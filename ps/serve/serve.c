@@ -12,4 +12,5 @@ const ps_serve_fn ps_serve_functions[PS_KINDS] = {
     [PSP_STATS] = ps_serve_stats,       [PSP_GOODBYE] = ps_serve_goodbye,
     [PSP_PREFETCH] = ps_serve_prefetch, [PSP_ATTACH] = ps_serve_attach,
     [PSP_TOUCHES] = ps_serve_touches,   [PSP_FIND_TABLE] = ps_serve_find_table,
+    [PSP_EXPORT] = ps_serve_export,     [PSP_IMPORT] = ps_serve_import,
 };

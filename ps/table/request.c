@@ -19,49 +19,71 @@ static bool inside(const psp_buffer_t *buffer, const uint8_t *bytes)
     return bytes >= buffer->data && bytes <= buffer->data + buffer->size;
 }
 
+/* A bulk field of a message. */
+typedef struct piece {
+    const uint8_t **at;
+    size_t bytes; /* 0: it has none */
+} piece_t;
+#define PIECES 4u
+
+/* ids, then the rows of a push: in the order in which they are to lie. *floats_out: the rows, if
+ * they are used where they lie as floats; others are decoded when they are applied. */
+static void find_pieces(psp_message_t *message, piece_t pieces[PIECES], const uint8_t ***floats_out)
+{
+    psp_push_t *push = NULL;
+    if (message->kind == PSP_PULL) {
+        psp_pull_t *pull = &message->u.pull;
+        pieces[0] = (piece_t){&pull->ids, pull->n * sizeof(uint64_t)};
+        if (pull->versions != NULL)
+            pieces[1] = (piece_t){&pull->versions, pull->n * sizeof(uint32_t)};
+    } else if (message->kind == PSP_PREFETCH) {
+        psp_prefetch_t *prefetch = &message->u.prefetch;
+        pieces[0] = (piece_t){&prefetch->ids, prefetch->n * sizeof(uint64_t)};
+    } else if (message->kind == PSP_PUSH) {
+        push = &message->u.push;
+    } else if (message->kind == PSP_IMPORT) {
+        psp_import_t *import = &message->u.import;
+        push = &import->rows;
+        if (import->counts != NULL)
+            pieces[2] = (piece_t){&import->counts, push->n * 2 * sizeof(uint32_t)};
+        pieces[3] = (piece_t){&import->state, push->n * import->state_floats * sizeof(float)};
+    }
+    if (push == NULL)
+        return;
+    pieces[0] = (piece_t){&push->ids, push->n * sizeof(uint64_t)};
+    pieces[1] = (piece_t){&push->rows, push->n * psp_row_bytes(push->format, push->dim)};
+    if (push->format == PSP_FORMAT_F32)
+        *floats_out = &push->rows;
+}
+
 /* Moves bulk fields that lie outside the buffer, or (anywhere) in it too, into one block of the
  * request's own. */
 static psc_status_t own_bulk(ps_request_t *request, bool anywhere, psc_error_t *error)
 {
-    const uint8_t **ids = NULL, **rows = NULL; /* rows: of a pull, its versions */
-    size_t id_bytes = 0, row_bytes = 0;
-    bool any_address = true;
-    if (request->message.kind == PSP_PULL) {
-        psp_pull_t *pull = &request->message.u.pull;
-        ids = &pull->ids;
-        id_bytes = pull->n * sizeof(uint64_t);
-        if (pull->versions != NULL) {
-            rows = &pull->versions;
-            row_bytes = pull->n * sizeof(uint32_t);
-        }
-    } else if (request->message.kind == PSP_PREFETCH) {
-        ids = &request->message.u.prefetch.ids;
-        id_bytes = request->message.u.prefetch.n * sizeof(uint64_t);
-    } else if (request->message.kind == PSP_PUSH) {
-        psp_push_t *push = &request->message.u.push;
-        ids = &push->ids;
-        rows = &push->rows;
-        id_bytes = push->n * sizeof(uint64_t);
-        row_bytes = push->n * psp_row_bytes(push->format, push->dim);
-        any_address = push->format != PSP_FORMAT_F32; /* these are decoded when they are applied */
+    piece_t pieces[PIECES] = {{NULL, 0}};
+    const uint8_t **floats = NULL;
+    find_pieces(&request->message, pieces, &floats);
+    bool fine = !anywhere && (floats == NULL || ((uintptr_t)*floats & (sizeof(float) - 1)) == 0);
+    size_t bytes = 0;
+    for (size_t i = 0; i < PIECES; i++) {
+        bytes += pieces[i].bytes;
+        fine = fine && (pieces[i].bytes == 0 || inside(request->buffer, *pieces[i].at));
     }
-    if (ids == NULL || id_bytes == 0)
+    if (fine || bytes == 0)
         return PSC_OK;
-    bool aligned = any_address || ((uintptr_t)*rows & (sizeof(float) - 1)) == 0;
-    if (!anywhere && inside(request->buffer, *ids) && aligned &&
-        (rows == NULL || inside(request->buffer, *rows)))
-        return PSC_OK;
-    uint8_t *block = psc_alloc_aligned(id_bytes + row_bytes);
+    uint8_t *block = psc_alloc_aligned(bytes);
     if (block == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a request of %zu bytes",
-                             id_bytes + row_bytes);
-    memcpy(block, *ids, id_bytes);
-    *ids = block;
-    if (rows != NULL && row_bytes != 0) {
-        memcpy(block + id_bytes, *rows, row_bytes);
-        *rows = block + id_bytes;
-    }
+                             bytes);
     request->bulk = block;
+    request->bulk_bytes = bytes;
+    for (size_t i = 0; i < PIECES; i++) {
+        if (pieces[i].bytes == 0)
+            continue;
+        memcpy(block, *pieces[i].at, pieces[i].bytes);
+        *pieces[i].at = block;
+        block += pieces[i].bytes;
+    }
     return PSC_OK;
 }
 
@@ -97,17 +119,7 @@ psc_status_t ps_request_keep(ps_request_t *request, psc_error_t *error)
 
 size_t ps_request_bytes(const ps_request_t *request)
 {
-    const psp_message_t *message = &request->message;
-    size_t bytes = request->buffer != NULL ? request->buffer->capacity : 0;
-    if (request->bulk == NULL)
-        return bytes;
-    if (message->kind == PSP_PULL)
-        return bytes +
-               message->u.pull.n * (sizeof(uint64_t) + (message->u.pull.versions != NULL ? 4 : 0));
-    if (message->kind == PSP_PREFETCH)
-        return bytes + message->u.prefetch.n * sizeof(uint64_t);
-    const psp_push_t *push = &message->u.push;
-    return bytes + push->n * (sizeof(uint64_t) + psp_row_bytes(push->format, push->dim));
+    return (request->buffer != NULL ? request->buffer->capacity : 0) + request->bulk_bytes;
 }
 
 static void put_space(ps_request_pool_t *pool, ps_space_t *space)

@@ -46,6 +46,7 @@ typedef struct ps_request {
     ps_request_state_t state;
     psp_buffer_t *buffer; /* the message; its bulk fields are borrowed by `message` */
     void *bulk;           /* own copy of bulk fields that did not come in one piece; else NULL */
+    size_t bulk_bytes;
     psp_message_t message;
     ps_table_t *table; /* pull and push, once found */
     ps_space_t *space; /* while it has a batch */

@@ -111,3 +111,31 @@ void ps_row_write_sums(const ps_table_t *table, const float *state, size_t m, ui
 {
     memcpy(stored_out + sums_at(m), state + m, (table->state_floats - m) * sizeof(float));
 }
+
+void ps_row_copy_state(const ps_table_t *table, const ps_row_header_t *row,
+                       ps_row_scratch_t *scratch, void *out)
+{
+    const uint8_t *stored = (const uint8_t *)(row + 1) + table->weight_bytes;
+    const size_t bytes = table->state_floats * sizeof(float);
+    if (table->state_precision == PSP_F32) {
+        memcpy(out, stored, bytes);
+        return;
+    }
+    ps_row_read_state(table, stored, table->optim->moment_floats(table->dim), scratch->state);
+    memcpy(out, scratch->state, bytes);
+}
+
+void ps_row_set_state(const ps_table_t *table, ps_row_header_t *row, ps_row_scratch_t *scratch,
+                      const void *state)
+{
+    uint8_t *stored = (uint8_t *)(row + 1) + table->weight_bytes;
+    const size_t bytes = table->state_floats * sizeof(float);
+    if (table->state_precision == PSP_F32) {
+        memcpy(stored, state, bytes);
+        return;
+    }
+    const size_t m = table->optim->moment_floats(table->dim);
+    memcpy(scratch->state, state, bytes);
+    ps_precision_of(table->state_precision)->encode(stored, scratch->state, m);
+    ps_row_write_sums(table, scratch->state, m, stored);
+}

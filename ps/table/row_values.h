@@ -42,4 +42,11 @@ void ps_row_read_state(const ps_table_t *table, const uint8_t *stored, size_t m,
 /* The float32 part behind those moments, back into the record. */
 void ps_row_write_sums(const ps_table_t *table, const float *state, size_t m, uint8_t *stored_out);
 
+/* The whole state of a row, float32, out of its record to out and back from there (unaligned). What
+ * came out goes back to the last bit. */
+void ps_row_copy_state(const ps_table_t *table, const ps_row_header_t *row,
+                       ps_row_scratch_t *scratch, void *out);
+void ps_row_set_state(const ps_table_t *table, ps_row_header_t *row, ps_row_scratch_t *scratch,
+                      const void *state);
+
 #endif

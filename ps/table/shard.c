@@ -75,6 +75,7 @@ void ps_shard_drop(ps_shard_t *shard, ps_session_t *session, ps_request_t *previ
         (void)ps_session_dequeue(session);
     shard->n_waiting--;
     ps_shard_release(shard, request);
+    ps_exporter_release(shard, request);
     if (shard->starving == request) {
         shard->starving = NULL;
         shard->room_changed = true;
@@ -93,6 +94,7 @@ void ps_shard_destroy(ps_shard_t *shard)
     if (shard == NULL)
         return;
     ps_sweeper_stop(shard);
+    ps_exporter_stop(shard);
     ps_shard_end_sum(shard);
     ps_prefetcher_stop(shard);
     for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n_all; i++) {
@@ -172,7 +174,8 @@ static psc_status_t take_rows(ps_shard_t *shard, ps_request_t *request, ps_batch
 {
     const ps_table_t *table = request->table;
     ps_space_t *space = request->space;
-    bool scan = request->message.kind == PSP_PULL && request->message.u.pull.scan;
+    bool scan = request->message.kind == PSP_EXPORT ||
+                (request->message.kind == PSP_PULL && request->message.u.pull.scan);
     request->batch = (ps_batch_t){.table = table->number,
                                   .mode = mode,
                                   .n = n,
@@ -585,12 +588,14 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
     if (st != PSC_OK)
         return st;
     ps_guests_step(shard);
+    ps_exporter_rest(shard);
     bool again = *progress_out || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
     if (shard->n_waiting == 0 || !again)
         return PSC_OK;
     size_t before = shard->n_waiting;
+    shard->exporter.moved = false;
     st = retry(shard, error);
-    *progress_out |= shard->n_waiting != before;
+    *progress_out |= shard->n_waiting != before || shard->exporter.moved;
     return st;
 }
 

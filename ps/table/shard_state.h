@@ -7,6 +7,7 @@
 #include "common/slots.h"
 #include "ps/store/share.h"
 #include "ps/table/clock_sum.h"
+#include "ps/table/exporter.h"
 #include "ps/table/growth.h"
 #include "ps/table/guests.h"
 #include "ps/table/prefetcher.h"
@@ -26,6 +27,7 @@ typedef struct ps_shard_counters {
     uint64_t rows_current;              /* of those pulled: the client held their version */
     uint64_t rows_returned;             /* of those pushed: sent back */
     uint64_t rows_pushed, rows_created;
+    uint64_t rows_exported, rows_imported;
     uint64_t rows_padded;     /* pushed to a pad row, and left out */
     uint64_t pushes_repeated; /* acknowledged, not applied again */
     uint64_t pushes_merged;   /* had duplicate ids */
@@ -71,6 +73,7 @@ struct ps_shard {
     psc_error_t failure; /* code PSC_OK: the shard works */
     ps_sweeper_t sweeper;
     ps_prefetcher_t prefetcher;
+    ps_exporter_t exporter;
     uint64_t now_us;
     uint64_t next_deadline_us; /* no request has an earlier one; UINT64_MAX: none has any */
     ps_shard_counters_t counters;

@@ -43,6 +43,14 @@ static void decode_all(psp_format_t format, const uint8_t *rows, size_t n, size_
     }
 }
 
+static void touch_block(const uint8_t *ids, const uint8_t *counts, const uint8_t *state, size_t n,
+                        size_t state_floats)
+{
+    touch(ids, n * 8);
+    touch(counts, counts != NULL ? n * 8 : 0);
+    touch(state, n * state_floats * 4);
+}
+
 static void touch_all(const psp_message_t *m)
 {
     touch((const uint8_t *)m->reply.error.message, strlen(m->reply.error.message));
@@ -75,6 +83,17 @@ static void touch_all(const psp_message_t *m)
         touch(m->u.push_reply.versions, m->u.push_reply.n * 4);
         decode_all(m->u.push_reply.format, m->u.push_reply.rows, m->u.push_reply.n,
                    m->u.push_reply.dim);
+    } else if (m->kind == PSP_EXPORT) {
+        require(m->u.export.cursor_size <= PSP_CURSOR_MAX);
+    } else if (m->kind == PSP_EXPORT_REPLY) {
+        const psp_export_reply_t *r = &m->u.export_reply;
+        require(r->next_size <= PSP_CURSOR_MAX);
+        touch_block(r->ids, r->counts, r->state, r->n, r->state_floats);
+        decode_all(r->format, r->rows, r->n, r->dim);
+    } else if (m->kind == PSP_IMPORT) {
+        const psp_push_t *r = &m->u.import.rows;
+        touch_block(r->ids, m->u.import.counts, m->u.import.state, r->n, m->u.import.state_floats);
+        decode_all(r->format, r->rows, r->n, r->dim);
     } else if (m->kind == PSP_FIND_TABLE) {
         require(strnlen(m->u.find_table.name, PSP_NAME_MAX + 1) <= PSP_NAME_MAX);
     } else if (m->kind == PSP_FIND_TABLE_REPLY && m->u.find_table_reply.found) {
@@ -85,6 +104,36 @@ static void touch_all(const psp_message_t *m)
             touch((const uint8_t *)m->u.stats_reply.counters[i].name,
                   strlen(m->u.stats_reply.counters[i].name));
     }
+}
+
+/* Blocks packed again, with everything copied in. */
+static psp_buffer_t *repack_block(psp_pool_t *pool, const psp_message_t *m)
+{
+    psp_buffer_t *buffer = NULL;
+    psp_block_t block = {0};
+    psp_export_reply_t from = m->u.export_reply;
+    psc_status_t st;
+    if (m->kind == PSP_IMPORT) {
+        const psp_import_t *import = &m->u.import;
+        st = psp_import_begin(pool, &m->request, import, &buffer, &block, NULL);
+        from = (psp_export_reply_t){.dim = import->rows.dim,
+                                    .format = import->rows.format,
+                                    .state_floats = import->state_floats,
+                                    .n = import->rows.n,
+                                    .ids = import->rows.ids,
+                                    .counts = import->counts,
+                                    .state = import->state,
+                                    .rows = import->rows.rows};
+    } else {
+        st = psp_export_reply_begin(pool, &m->reply, &from, &buffer, &block, NULL);
+    }
+    require(st == PSC_OK);
+    memcpy(block.ids, from.ids, from.n * 8);
+    if (from.counts != NULL)
+        memcpy(block.counts, from.counts, from.n * 8);
+    memcpy(block.state, from.state, from.n * from.state_floats * 4);
+    memcpy(block.rows, from.rows, from.n * psp_row_bytes(from.format, from.dim));
+    return buffer;
 }
 
 /* The message packed again, rows copied in. */
@@ -109,6 +158,9 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
         st = psp_push_reply_begin(pool, &m->reply, r, &buffer, &rows, NULL);
         require(st == PSC_OK);
         memcpy(rows, r->rows, r->n * psp_row_bytes(r->format, r->dim));
+    } else if (m->kind == PSP_IMPORT ||
+               (m->kind == PSP_EXPORT_REPLY && m->reply.error.code == PSC_OK)) {
+        buffer = repack_block(pool, m);
     } else {
         st = psp_message_pack(pool, m, &buffer, NULL);
         require(st == PSC_OK);
