@@ -273,6 +273,15 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
     case PSP_BARRIER_REPLY:
         request->barrier = message->u.barrier_reply;
         return PSC_OK;
+    case PSP_EXPORT_REPLY:
+        if (message->u.export_reply.dim != request->dim)
+            return psc_error_set(error, PSC_PROTOCOL, "server %u sent rows of dim %u, not %u",
+                                 server, message->u.export_reply.dim, request->dim);
+        return psw_block_take(&request->block, &message->u.export_reply, error);
+    case PSP_IMPORT_REPLY:
+        request->imported.rows += message->u.import_reply.rows;
+        request->imported.created += message->u.import_reply.created;
+        return PSC_OK;
     case PSP_STATS_REPLY:
         for (size_t i = 0; i < message->u.stats_reply.n; i++) {
             const psp_counter_t *counter = &message->u.stats_reply.counters[i];
@@ -336,6 +345,8 @@ void psw_request_reset(psw_request_t *request)
     request->clock = (psp_clock_reply_t){0};
     request->attached = (psp_attach_reply_t){0};
     request->barrier = (psp_barrier_reply_t){0};
+    psw_block_clear(&request->block);
+    request->imported = (psp_import_reply_t){0};
     psw_counters_clear(&request->counters);
 }
 
@@ -344,6 +355,7 @@ void psw_request_destroy(psw_request_t *request)
     if (request == NULL)
         return;
     psw_counters_clear(&request->counters);
+    psw_block_clear(&request->block);
     psc_free(request->order);
     psc_free(request->duplicates);
     psc_free(request->tickets);

@@ -7,6 +7,7 @@
 #ifndef WORKER_PENDING_H
 #define WORKER_PENDING_H
 
+#include "worker/block.h"
 #include "worker/cache/cache.h"
 
 /* embps.h's opaque handle; the same object. */
@@ -59,6 +60,8 @@ struct embps_request {
     psp_clock_reply_t clock;      /* of server 0 */
     psp_attach_reply_t attached;
     psp_barrier_reply_t barrier;
+    psw_block_t block;
+    psp_import_reply_t imported; /* by all servers */
     psw_counters_t counters;
 };
 

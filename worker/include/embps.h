@@ -558,6 +558,68 @@ EMBPS_API EMBPS_MUST_CHECK int embps_pull_ages(embps_table_t *table, const uint6
                                                float *rows_out, uint32_t *ages_out,
                                                embps_error_t *error);
 
+/* ---- whole tables ---- */
+
+/* Rows of a table. One that goes into an import begins with EMBPS_BLOCK_DEFAULT, which sets size. */
+typedef struct embps_block {
+    size_t size; /* of this struct, in bytes */
+    size_t n;
+    uint32_t dim;
+    uint32_t state_floats;  /* of a row in state; 0: no state */
+    const uint64_t *ids;    /* [n] */
+    const float *rows;      /* [n, dim] */
+    const float *state;     /* [n, state_floats]: the optimizer's; NULL: none */
+    const uint32_t *counts; /* [n, 2]: a row's version and its count of updates; NULL: none */
+} embps_block_t;
+
+#define EMBPS_BLOCK_DEFAULT                                                                        \
+    {                                                                                              \
+        sizeof(embps_block_t), 0, 0, 0, NULL, NULL, NULL, NULL                                     \
+    }
+
+typedef struct embps_export embps_export_t;
+
+/* The blocks bring the optimizer's state and the counts too. */
+#define EMBPS_EXPORT_STATE 1u
+
+/*
+ * What: begins to read all rows that a table has, from all servers, in blocks. Each row is told
+ * once, exactly as it is when its block is made; pushes go on meanwhile, and rows that are made
+ * after the start may be told or not. Rows that expired or were not admitted yet are left out. The
+ * servers' memory keeps the rows that are in use. Takes some MiB for each server here.
+ * flags: 0 or EMBPS_EXPORT_STATE. Clocks and staleness make no difference.
+ * Errors: INVALID_ARGUMENT (also: no memory for a walk within a server's --memory), PEER_GONE,
+ * NO_MEMORY, those of pushes that a cache had accumulated.
+ * Ownership: gives export; embps_export_end takes it, before its client is closed.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_export_start(embps_table_t *table, uint32_t flags,
+                                                  embps_export_t **export_out,
+                                                  embps_error_t *error);
+
+/*
+ * What: the next block, of some hundred rows as a rule; n 0: there are no more. Its order is the
+ * servers' own. Its pointers are good until the next call with this export.
+ * Errors: PEER_GONE, IO, CORRUPT, TIMEOUT, NO_MEMORY; an export that failed stays so.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_export_next(embps_export_t *walk, embps_block_t *block_out,
+                                                 embps_error_t *error);
+
+/* Ends an export, read to its end or not; waits for blocks that were asked for. NULL: no-op. */
+EMBPS_API void embps_export_end(embps_export_t *walk);
+
+/*
+ * What: sets rows as given. Without state, as EMBPS_ASSIGN does: the optimizer's state of rows that
+ * exist stays. With state and counts rows become what they were where they were exported, to the
+ * last bit, in a table of the same options; a version only grows, so that no cache is misled.
+ * Applied at once at any staleness. Of duplicate ids the last one counts.
+ * Shapes: of block. *created_out (may be NULL): rows that were not there before.
+ * Errors: INVALID_ARGUMENT (also: a value that is not finite, named by its id; nothing was sent),
+ * MISMATCH (dim, or state of another optimizer), as embps_push. Rows go in messages of up to 1 MiB,
+ * each of which is applied whole or not at all.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_import(embps_table_t *table, const embps_block_t *block,
+                                            uint64_t *created_out, embps_error_t *error);
+
 /* ---- workers together ---- */
 
 /*

@@ -1,0 +1,277 @@
+/*
+ * Exports and imports of clients: all servers, over gRPC and within a process; what came out goes
+ * in elsewhere, under another number of servers, and goes on to the same bits.
+ */
+#include "embps.h"
+
+#include "common/alloc.h"
+#include "tests/support/cmocka.h"
+#include "tests/support/door_servers.h"
+#include "tests/support/scratch.h"
+#include "tests/support/test_seed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIM = 5, IDS = 2000, BATCH = 300, K = 2 * DIM };
+
+static embps_error_t error;
+
+static void ok(int code)
+{
+    if (code != 0)
+        fail_msg("code %d: %s", code, error.message);
+}
+
+/* One row of a table, whole. */
+typedef struct whole_row {
+    uint64_t id;
+    float row[DIM];
+    float state[K];
+    uint32_t counts[2];
+} whole_row_t;
+
+typedef struct image {
+    size_t n;
+    whole_row_t rows[IDS];
+} image_t;
+
+static embps_table_t *open_table(embps_client_t *client, const char *init, const char *precision)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table;
+    options.dim = DIM;
+    options.init = init;
+    options.optimizer = "adam";
+    options.precision = precision;
+    ok(embps_table_open(client, "t", &options, &table, &error));
+    return table;
+}
+
+static void train(embps_table_t *table, test_random_t *random, int rounds)
+{
+    uint64_t ids[BATCH];
+    float rows[BATCH][DIM];
+    for (int round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < BATCH; i++) {
+            ids[i] = test_below(random, IDS);
+            for (size_t c = 0; c < DIM; c++)
+                rows[i][c] = test_float(random);
+        }
+        ok(embps_push(table, EMBPS_GRADIENT, ids, BATCH, rows[0], 0.1f, &error));
+    }
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const whole_row_t *x = a, *y = b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static image_t *take_image(embps_table_t *table)
+{
+    image_t *image = psc_alloc_zeroed(1, sizeof *image);
+    embps_export_t *walk;
+    embps_block_t block;
+    assert_non_null(image);
+    ok(embps_export_start(table, EMBPS_EXPORT_STATE, &walk, &error));
+    for (;;) {
+        ok(embps_export_next(walk, &block, &error));
+        if (block.n == 0)
+            break;
+        assert_int_equal(block.dim, DIM);
+        assert_int_equal(block.state_floats, K);
+        assert_true(image->n + block.n <= IDS);
+        for (size_t i = 0; i < block.n; i++) {
+            whole_row_t *row = &image->rows[image->n++];
+            row->id = block.ids[i];
+            memcpy(row->row, block.rows + i * DIM, sizeof row->row);
+            memcpy(row->state, block.state + i * K, sizeof row->state);
+            memcpy(row->counts, block.counts + 2 * i, sizeof row->counts);
+        }
+    }
+    ok(embps_export_next(walk, &block, &error)); /* still over */
+    assert_int_equal(block.n, 0);
+    embps_export_end(walk);
+    qsort(image->rows, image->n, sizeof image->rows[0], by_id);
+    return image;
+}
+
+static void copy(embps_table_t *from, embps_table_t *to)
+{
+    embps_export_t *walk;
+    embps_block_t block;
+    uint64_t created, total = 0, n = 0;
+    ok(embps_export_start(from, EMBPS_EXPORT_STATE, &walk, &error));
+    do {
+        ok(embps_export_next(walk, &block, &error));
+        ok(embps_import(to, &block, &created, &error));
+        total += created;
+        n += block.n;
+    } while (block.n != 0);
+    embps_export_end(walk);
+    assert_true(n != 0 && total == n);
+}
+
+static void assert_same(image_t *a, image_t *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a, b, sizeof *a);
+    psc_free(a);
+    psc_free(b);
+}
+
+static void a_table_moves_between_runs_and_goes_on_to_the_same_bits(void **unused)
+{
+    (void)unused;
+    char *path = test_scratch_create();
+    test_random_t random = test_random_start();
+    door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+    options.n = 3;
+    door_servers_t *servers = door_servers_start(&options);
+    embps_client_t *three, *one;
+    embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
+    local.data = path;
+    ok(embps_connect(door_servers_address(servers, 0), NULL, &three, &error));
+    ok(embps_connect_local(&local, &one, &error));
+    embps_table_t *from = open_table(three, "normal", "bf16"),
+                  *to = open_table(one, "normal", "bf16");
+    train(from, &random, 12);
+    copy(from, to);
+    assert_same(take_image(from), take_image(to));
+    test_random_t again = random;
+    train(from, &random, 5);
+    train(to, &again, 5);
+    assert_same(take_image(from), take_image(to));
+    ok(embps_close(three, &error));
+    ok(embps_close(one, &error));
+    door_servers_stop(servers);
+    test_scratch_destroy(path);
+}
+
+static void an_export_may_end_at_any_block(void **unused)
+{
+    (void)unused;
+    test_random_t random = test_random_start();
+    door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+    options.n = 2;
+    door_servers_t *servers = door_servers_start(&options);
+    embps_client_t *client;
+    ok(embps_connect(door_servers_address(servers, 0), NULL, &client, &error));
+    embps_table_t *table = open_table(client, "normal", "bf16");
+    train(table, &random, 12);
+    for (int n_blocks = 0; n_blocks < 5; n_blocks++) {
+        embps_export_t *walk;
+        embps_block_t block;
+        ok(embps_export_start(table, 0, &walk, &error));
+        for (int i = 0; i < n_blocks; i++) {
+            ok(embps_export_next(walk, &block, &error));
+            assert_true(block.n == 0 || (block.state == NULL && block.counts == NULL));
+        }
+        embps_export_end(walk);
+    }
+    embps_export_end(NULL);
+    ok(embps_close(client, &error));
+    door_servers_stop(servers);
+}
+
+static void refused(embps_table_t *table, const embps_block_t *block, int code, const char *text)
+{
+    assert_int_equal(embps_import(table, block, NULL, &error), code);
+    if (strstr(error.message, text) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.message, text);
+}
+
+static void what_cannot_be_imported_is_refused_before_it_is_sent(void **unused)
+{
+    (void)unused;
+    char *path = test_scratch_create();
+    embps_client_t *client;
+    embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
+    local.data = path;
+    ok(embps_connect_local(&local, &client, &error));
+    embps_table_t *table = open_table(client, "normal", "bf16");
+    const uint64_t ids[2] = {4, 4};
+    float rows[2][DIM] = {{1}, {2}}, state[2][K + 1] = {{0}}, seen[DIM];
+    embps_block_t block = EMBPS_BLOCK_DEFAULT;
+    block.n = 2;
+    block.dim = DIM + 1;
+    block.ids = ids;
+    block.rows = rows[0];
+    refused(table, &block, EMBPS_MISMATCH, "dim 6 into a table of dim 5");
+    block.dim = DIM;
+    block.rows = NULL;
+    refused(table, &block, EMBPS_INVALID_ARGUMENT, "no rows");
+    block.rows = rows[0];
+    block.state_floats = K;
+    refused(table, &block, EMBPS_INVALID_ARGUMENT, "there is no state");
+    block.state = state[0];
+    state[0][3] = __builtin_nanf("");
+    refused(table, &block, EMBPS_INVALID_ARGUMENT, "state of id 4");
+    state[0][3] = 0;
+    block.state_floats = K + 1;
+    refused(table, &block, EMBPS_MISMATCH, "optimizer adam has 10");
+    block.state_floats = 0;
+    rows[1][2] = __builtin_inff();
+    refused(table, &block, EMBPS_INVALID_ARGUMENT, "row of id 4");
+    rows[1][2] = 3;
+    block.size = 1;
+    refused(table, &block, EMBPS_INVALID_ARGUMENT, "EMBPS_BLOCK_DEFAULT");
+    refused(table, NULL, EMBPS_INVALID_ARGUMENT, "no block");
+    embps_export_t *walk;
+    assert_int_equal(embps_export_start(table, 8, &walk, &error), EMBPS_INVALID_ARGUMENT);
+
+    block.size = sizeof block;
+    ok(embps_import(table, &block, NULL, &error)); /* the last one of an id counts */
+    ok(embps_pull(table, ids, 1, seen, &error));
+    assert_memory_equal(seen, rows[1], sizeof seen);
+    ok(embps_close(client, &error));
+    test_scratch_destroy(path);
+}
+
+/* What the client's cache holds, and what it has not sent yet. */
+static void a_cache_sees_what_is_imported_and_shows_what_it_has(void **unused)
+{
+    (void)unused;
+    char *path = test_scratch_create();
+    embps_client_t *client;
+    embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
+    local.data = path;
+    ok(embps_connect_local(&local, &client, &error));
+    ok(embps_set_cache(client, 1 << 20, &error));
+    embps_table_t *table = open_table(client, "zeros", "f32");
+    const uint64_t id = 77;
+    float ones[DIM], seen[DIM], before[DIM];
+    for (size_t c = 0; c < DIM; c++)
+        ones[c] = 1;
+    for (int i = 0; i < 4; i++) { /* often enough to be kept */
+        ok(embps_pull(table, &id, 1, before, &error));
+        ok(embps_push(table, EMBPS_DELTA, &id, 1, ones, 0, &error));
+    }
+    ok(embps_pull(table, &id, 1, before, &error));
+    image_t *image = take_image(table);
+    assert_int_equal(image->n, 1);
+    assert_memory_equal(image->rows[0].row, before, sizeof before);
+    psc_free(image);
+    embps_block_t block = EMBPS_BLOCK_DEFAULT;
+    block.n = 1;
+    block.dim = DIM;
+    block.ids = &id;
+    block.rows = ones;
+    ok(embps_import(table, &block, NULL, &error));
+    ok(embps_pull(table, &id, 1, seen, &error));
+    assert_memory_equal(seen, ones, sizeof seen);
+    ok(embps_close(client, &error));
+    test_scratch_destroy(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_table_moves_between_runs_and_goes_on_to_the_same_bits),
+        cmocka_unit_test(an_export_may_end_at_any_block),
+        cmocka_unit_test(what_cannot_be_imported_is_refused_before_it_is_sent),
+        cmocka_unit_test(a_cache_sees_what_is_imported_and_shows_what_it_has),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
