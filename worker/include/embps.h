@@ -560,7 +560,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_pull_ages(embps_table_t *table, const uint6
 
 /* ---- whole tables ---- */
 
-/* Rows of a table. One that goes into an import begins with EMBPS_BLOCK_DEFAULT, which sets size. */
+/* Rows of a table. One that goes into an import begins with EMBPS_BLOCK_DEFAULT, which sets
+ * size. */
 typedef struct embps_block {
     size_t size; /* of this struct, in bytes */
     size_t n;
