@@ -81,6 +81,8 @@ COVERED_BY = [
     ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
     ("proto/grpc/grpc_call.c", "tests/unit/proto/grpc/test_grpc_client.c", "what it consists of"),
     ("proto/grpc/grpc_signs.c", "tests/unit/proto/grpc/test_grpc_client.c", "signs of life"),
+    ("proto/grpc/descriptors.c", "tests/unit/proto/grpc/test_door_streams.c", "what is found"),
+    ("proto/grpc/grpc_reflection.c", "tests/unit/proto/grpc/test_door_streams.c", "all questions"),
     ("proto/grpc/door_", "tests/unit/proto/grpc/test_grpc_server.c", "what it consists of"),
     ("proto/grpc/grpc_health.c", "tests/unit/proto/grpc/test_grpc_server.c", "calls of probes"),
     ("proto/grpc/grpc_tls.c", "tests/cluster/test_door_tls.sh", "real clients, right and wrong"),

@@ -7,6 +7,8 @@
  *     HELD        the message was given to the owner              [owner: it answers]
  *     ENDING      answer and status are being sent                [queue's thread: gone]
  *
+ * and a stream, after RECEIVING, through those of door_streams: SENDING, ASKING, RESTING.
+ *
  * A call in HELD is the owner's alone, in other states the queue's. `lock` guards the list of
  * calls, their states and the counts; no call of gRPC is made inside, since it may give buffers
  * back at once.
@@ -20,6 +22,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "proto/grpc/door_streams.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -44,12 +47,13 @@ static psp_door_call_t *new_call(psp_door_t *door)
     psp_door_unlock(door);
     if (call == NULL && (call = psc_alloc(sizeof *call)) == NULL)
         return NULL;
-    *call = (psp_door_call_t){.door = door, .state = PSP_CALL_EXPECTED};
+    *call = (psp_door_call_t){.door = door, .state = PSP_CALL_EXPECTED, .n_last = 1};
     call->accepted = (psp_door_step_t){.tag.done = step_accepted, .call = call};
     call->received = (psp_door_step_t){.tag.done = step_received, .call = call};
     call->ended = (psp_door_step_t){.tag.done = step_ended, .call = call};
     grpc_call_details_init(&call->details);
     grpc_metadata_array_init(&call->metadata);
+    psp_door_stream_init(call);
     call->status_text = grpc_empty_slice();
     return call;
 }
@@ -64,6 +68,8 @@ static void empty_call(psp_door_call_t *call)
         grpc_byte_buffer_destroy(call->request);
     if (call->reply != NULL)
         grpc_byte_buffer_destroy(call->reply);
+    if (call->last_word != NULL)
+        grpc_byte_buffer_destroy(call->last_word);
     if (call->inside != NULL)
         grpc_call_unref(call->inside);
 }
@@ -102,14 +108,13 @@ void psp_door_expect(psp_door_t *door)
     }
 }
 
-/* Starts a batch of a call. A call that is not to be had any more still ends by its tag. */
-static void start(psp_door_call_t *call, const grpc_op *ops, size_t n, psp_door_step_t *step)
+void psp_door_start(psp_door_call_t *call, const grpc_op *ops, size_t n, psp_door_step_t *step)
 {
     const grpc_call_error fault = grpc_call_start_batch(call->inside, ops, n, &step->tag, NULL);
     PSC_BUG_ON(fault != GRPC_CALL_OK); /* the batch itself would be wrong */
 }
 
-static void enter(psp_door_call_t *call, psp_door_state_t state)
+void psp_door_enter(psp_door_call_t *call, psp_door_state_t state)
 {
     psp_door_t *door = call->door;
     psp_door_lock(door);
@@ -125,8 +130,8 @@ static void enter(psp_door_call_t *call, psp_door_state_t state)
 void psp_door_end_call(psp_door_call_t *call, grpc_status_code status, const char *text)
 {
     grpc_op ops[OPS_MAX] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
-    size_t n = 1;
-    enter(call, PSP_CALL_ENDING);
+    size_t n = call->has_begun ? 0 : 1;
+    psp_door_enter(call, PSP_CALL_ENDING);
     if (call->reply != NULL)
         ops[n++] =
             (grpc_op){.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = call->reply};
@@ -134,16 +139,18 @@ void psp_door_end_call(psp_door_call_t *call, grpc_status_code status, const cha
     ops[n] = (grpc_op){.op = GRPC_OP_SEND_STATUS_FROM_SERVER};
     ops[n].data.send_status_from_server.status = status;
     ops[n++].data.send_status_from_server.status_details = &call->status_text;
-    ops[n] = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
-    ops[n++].data.recv_close_on_server.cancelled = &call->was_cancelled;
-    start(call, ops, n, &call->ended);
+    if (!call->hears_close) {
+        ops[n] = (grpc_op){.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
+        ops[n++].data.recv_close_on_server.cancelled = &call->was_cancelled;
+    }
+    psp_door_start(call, ops, n, &call->ended);
 }
 
-static void receive(psp_door_call_t *call)
+void psp_door_receive(psp_door_call_t *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &call->request;
-    start(call, &op, 1, &call->received);
+    psp_door_start(call, &op, 1, &call->received);
 }
 
 void psp_door_admit(psp_door_t *door)
@@ -164,7 +171,7 @@ void psp_door_admit(psp_door_t *door)
         call->since_us = psc_clock_us();
         door->n_receiving++;
         psp_door_unlock(door);
-        receive(call);
+        psp_door_receive(call);
     }
 }
 
@@ -186,15 +193,18 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
 {
     psp_door_call_t *call = ((psp_door_step_t *)tag)->call;
     psp_door_t *door = call->door;
+    const bool known = ok && psp_door_method_find(call->details.method, &call->method);
     psp_door_lock(door);
     door->n_expected--;
     const bool stopping = door->stopping, full = door->n_calls >= door->options.max_calls;
+    const bool crowded = door->n_streams >= door->options.max_streams && call->method.is_stream;
     if (ok) {
         call->next = door->calls;
         if (call->next != NULL)
             call->next->previous = call;
         door->calls = call;
         door->n_calls++;
+        door->n_streams += call->method.is_stream;
     }
     (void)pthread_cond_broadcast(&door->changed);
     psp_door_unlock(door);
@@ -211,7 +221,11 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
         (void)snprintf(text, sizeof text, "more than %" PRIu32 " calls are under way",
                        door->options.max_calls);
         psp_door_end_call(call, GRPC_STATUS_RESOURCE_EXHAUSTED, text);
-    } else if (!psp_door_method_find(call->details.method, &call->method)) {
+    } else if (crowded) {
+        (void)snprintf(text, sizeof text, "more than %" PRIu32 " streams are open",
+                       door->options.max_streams);
+        psp_door_end_call(call, GRPC_STATUS_RESOURCE_EXHAUSTED, text);
+    } else if (!known) {
         psp_door_end_call(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
     } else {
         append_pending(call);
@@ -227,7 +241,7 @@ void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message)
     message->call = call;
     call->bytes = message->capacity;
     atomic_fetch_add(&door->bytes_here, call->bytes);
-    enter(call, PSP_CALL_HELD);
+    psp_door_enter(call, PSP_CALL_HELD);
     psc_queue_push(door->arrived, &message->node);
     if (door->options.wake_also != NULL)
         psp_transport_wake(door->options.wake_also);
@@ -241,6 +255,11 @@ static void step_received(psp_grpc_tag_t *tag, bool ok)
     psp_buffer_t *buffer = NULL;
     psc_error_t error = PSC_ERROR_INIT;
     psc_status_t st;
+    if (call->request == NULL && call->method.asks_again) {
+        psp_door_end_call(call, GRPC_STATUS_OK, ""); /* it has no more questions, or has gone */
+        psp_door_admit(door);
+        return;
+    }
     if (!ok || call->request == NULL)
         st = psc_error_set(&error, PSC_PROTOCOL, "a call without a message");
     else
@@ -256,17 +275,16 @@ static void step_received(psp_grpc_tag_t *tag, bool ok)
     psp_door_admit(door);
 }
 
-/* Answer and status have left, or cannot. */
-static void step_ended(psp_grpc_tag_t *tag, bool ok)
+/* Nothing of a call is under way any more. */
+static void finish(psp_door_call_t *call)
 {
-    psp_door_call_t *call = ((psp_door_step_t *)tag)->call;
     psp_door_t *door = call->door;
-    (void)ok;
     atomic_fetch_sub(&door->bytes_here, call->bytes);
     psp_door_lock(door);
     *(call->previous != NULL ? &call->previous->next : &door->calls) = call->next;
     if (call->next != NULL)
         call->next->previous = call->previous;
+    door->n_streams -= call->method.is_stream;
     psp_door_unlock(door);
     empty_call(call);
     psp_door_admit(door);
@@ -279,6 +297,22 @@ static void step_ended(psp_grpc_tag_t *tag, bool ok)
     door->n_calls--;
     (void)pthread_cond_broadcast(&door->changed);
     psp_door_unlock(door);
+}
+
+void psp_door_last_step(psp_door_call_t *call)
+{
+    psp_door_lock(call->door);
+    const bool over = --call->n_last == 0;
+    psp_door_unlock(call->door);
+    if (over)
+        finish(call);
+}
+
+/* Answer and status have left, or cannot. */
+static void step_ended(psp_grpc_tag_t *tag, bool ok)
+{
+    (void)ok;
+    psp_door_last_step(((psp_door_step_t *)tag)->call);
 }
 
 /* gRPC needs an answer no more. Any thread. */
@@ -319,8 +353,9 @@ void psp_door_look(psp_door_t *door)
     for (const psp_door_call_t *call = door->calls; call != NULL && n < LATE_MAX;
          call = call->next) {
         /* since_us may be after now_us: the queue's thread goes on meanwhile. */
-        if ((call->state == PSP_CALL_RECEIVING || call->state == PSP_CALL_ENDING) &&
-            call->since_us + door->options.patience_us < now_us) {
+        const bool hurries = call->state == PSP_CALL_RECEIVING || call->state == PSP_CALL_SENDING ||
+                             call->state == PSP_CALL_ENDING;
+        if (hurries && call->since_us + door->options.patience_us < now_us) {
             late[n] = call->inside;
             grpc_call_ref(late[n++]);
         }

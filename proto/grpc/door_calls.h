@@ -28,6 +28,9 @@ typedef enum psp_door_state {
     PSP_CALL_PENDING,
     PSP_CALL_RECEIVING,
     PSP_CALL_HELD,
+    PSP_CALL_SENDING, /* of a stream: these three */
+    PSP_CALL_ASKING,
+    PSP_CALL_RESTING,
     PSP_CALL_ENDING
 } psp_door_state_t;
 
@@ -51,7 +54,12 @@ struct psp_door_call {
     grpc_byte_buffer *request, *reply;
     grpc_slice status_text;
     int was_cancelled;
-    psp_door_step_t accepted, received, ended;
+    uint32_t n_last;             /* steps without which it is not over; guarded by door->lock */
+    grpc_byte_buffer *last_word; /* of a stream that rests; NULL: none */
+    bool has_begun;              /* the beginning of the answer was sent */
+    bool hears_close;            /* `closed` was started */
+    bool is_closed;              /* `closed` has come; guarded by door->lock */
+    psp_door_step_t accepted, received, sent, closed, ended;
 };
 
 struct psp_door {
@@ -73,6 +81,7 @@ struct psp_door {
     uint32_t n_calls;                        /* in calls; guarded by lock */
     uint32_t n_expected;                     /* guarded by lock */
     uint32_t n_receiving;                    /* guarded by lock */
+    uint32_t n_streams;                      /* guarded by lock */
     uint32_t n_ending;                       /* guarded by lock */
     size_t n_lent;                           /* buffers that gRPC has; guarded by lock */
     bool stopping, is_shut;                  /* guarded by lock */
@@ -99,6 +108,18 @@ void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message);
 
 /* Ends a call that is HELD with the owner's answer, which it takes. Owner's thread. */
 void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer);
+
+/* Starts a batch of a call. One of a call that is over still ends by its step. */
+void psp_door_start(psp_door_call_t *call, const grpc_op *ops, size_t n, psp_door_step_t *step);
+
+/* Starts to read the next message of a call. */
+void psp_door_receive(psp_door_call_t *call);
+
+/* Changes the state of a call. */
+void psp_door_enter(psp_door_call_t *call, psp_door_state_t state);
+
+/* One of the last steps of a call, which is gone when none is left. */
+void psp_door_last_step(psp_door_call_t *call);
 
 /* Ends a call with a status, and with call->reply if there is one. text: borrowed. The thread whose
  * the call is. */

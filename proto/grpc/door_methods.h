@@ -12,12 +12,14 @@
 
 struct psp_door_call;
 
-/* Answers a call whose message is in. Takes message. On the queue's thread: must not wait. */
+/* Answers a call of which a message is in. Takes message. On the queue's thread: must not wait. */
 typedef void (*psp_door_answer_fn)(struct psp_door_call *call, psp_buffer_t *message);
 
 typedef struct psp_door_method {
     uint32_t kind; /* of message, for the owner; 0: answered by the door itself */
     psp_door_answer_fn answer;
+    bool is_stream;  /* it may be answered more than once: door_streams */
+    bool asks_again; /* a stream of questions too: answer is called for each */
 } psp_door_method_t;
 
 /* The method of this path; false: there is none. Any bytes are safe. */

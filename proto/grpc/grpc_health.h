@@ -1,7 +1,6 @@
 /*
  * The standard health service, grpc.health.v1: whether a server answers, for probes that know
- * nothing of embps. Check alone; who calls Watch is told that there is none, as the protocol has
- * it. Inside proto/grpc/ only.
+ * nothing of embps. Inside proto/grpc/ only.
  *
  * Source: https://github.com/grpc/grpc/blob/v1.51.0/doc/health-checking.md
  */
@@ -18,5 +17,12 @@
  */
 grpc_status_code psp_grpc_check_health(const uint8_t *data, size_t size,
                                        grpc_byte_buffer **reply_out);
+
+/*
+ * The same for Watch: what is said now, and what when the server ends, NOT_SERVING. Of another
+ * service SERVICE_UNKNOWN, and nothing at the end: *at_end_out is NULL. Errors: INVALID_ARGUMENT.
+ */
+grpc_status_code psp_grpc_watch_health(const uint8_t *data, size_t size,
+                                       grpc_byte_buffer **reply_out, grpc_byte_buffer **at_end_out);
 
 #endif

@@ -14,6 +14,7 @@
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "proto/grpc/door_calls.h"
+#include "proto/grpc/door_streams.h"
 #include "proto/grpc/listen_address.h"
 
 #include <grpc/grpc_security.h>
@@ -103,9 +104,10 @@ static void door_stop(psp_transport_t *transport)
     const bool first = !door->stopping;
     door->stopping = true;
     psp_door_unlock(door);
-    if (first)
-        grpc_server_shutdown_and_notify(door->server, psp_grpc_queue_inside(door->queue),
-                                        &door->shut);
+    if (!first)
+        return;
+    psp_door_end_resting(door);
+    grpc_server_shutdown_and_notify(door->server, psp_grpc_queue_inside(door->queue), &door->shut);
 }
 
 /* A call that waits for the owner or for room, and that nobody else will admit; NULL: none. */

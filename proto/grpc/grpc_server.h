@@ -29,6 +29,7 @@ typedef struct psp_door_options {
     size_t max_message_bytes;   /* of a request; longer ones are refused as RESOURCE_EXHAUSTED */
     size_t quota_bytes;         /* of requests and answers here; beyond it no request is read */
     uint32_t max_calls;         /* under way; more are refused as RESOURCE_EXHAUSTED */
+    uint32_t max_streams;       /* of them, streams; the same */
     uint64_t patience_us;       /* for a request to come in whole, for an answer to be taken */
     psp_door_tls_t tls;         /* borrowed until open returns */
     psp_transport_t *wake_also; /* woken too when a message arrives; borrowed; NULL: none */
@@ -37,7 +38,7 @@ typedef struct psp_door_options {
 #define PSP_DOOR_OPTIONS_DEFAULT                                                                   \
     {                                                                                              \
         .max_message_bytes = (size_t)1 << 20, .quota_bytes = (size_t)24 << 20, .max_calls = 1024,  \
-        .patience_us = 30000000                                                                    \
+        .max_streams = 128, .patience_us = 30000000                                                \
     }
 
 /*

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A Python client made from proto/embps.proto alone (door_client.py) against embps-server --listen.
+# A Python client made from proto/embps.proto alone (door_client.py) against embps-server --listen, and one that
+# asks what services there are and how the server is (door_services.py).
 # Skipped where Debian's python3-grpcio and protoc with its plugin are not.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
@@ -16,6 +17,9 @@ fi
 mkdir stubs
 protoc "-I$root" --python_out=stubs --grpc_python_out=stubs "--plugin=protoc-gen-grpc_python=$plugin" \
     proto/embps.proto
+known=$build/generated/known # the standard services
+protoc "-I$known" --python_out=stubs --grpc_python_out=stubs "--plugin=protoc-gen-grpc_python=$plugin" \
+    grpc/health/v1/health.proto grpc/reflection/v1/reflection.proto grpc/reflection/v1alpha/reflection.proto
 ask() # ADDRESS CHECK...
 {
     $python "$root/tests/cluster/door_client.py" stubs "$@"
@@ -26,6 +30,7 @@ job=$!
 await 30 test -s alone.port || { cat alone.log; exit 1; }
 address=$(cat alone.port)
 ask "$address" rows >rows.log 2>&1 && grep -q 'rows on 1 servers are right' rows.log || failed "rows on one server: $(cat rows.log)"
+$python "$root/tests/cluster/door_services.py" stubs "$address" reflection >reflection.log 2>&1 || failed "reflection: $(cat reflection.log)"
 ask "$address" malformed 3000 >malformed.log 2>&1 || failed "malformed messages: $(cat malformed.log)"
 
 # A guest that is there when the servers end: they go at once, with this exit status, and the guest is told.
@@ -43,7 +48,11 @@ end_with_guest() # NAME ADDRESS SIGNAL CODE
     echo >&4 || true # it may be gone
     wait "$guest" || failed "$1: the guest: $(cat "hold-$1.log")"
 }
+$python "$root/tests/cluster/door_services.py" stubs "$address" watch >watch.log 2>&1 &
+watch=$!
+await 30 grep -q watching watch.log || failed "nobody watches: $(cat watch.log)"
 end_with_guest alone "$address" TERM 0
+wait "$watch" || failed "who watches is not told of the end: $(cat watch.log)"
 
 # Three servers of a job without workers: a client is told one address and learns the others.
 env --default-signal=INT "${bare[@]}" -n 3 "$server" --data three --memory 16M --listen 127.0.0.1:0 \

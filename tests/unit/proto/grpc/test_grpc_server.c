@@ -203,8 +203,6 @@ static void probes_are_told_that_it_serves(void **state)
         }
         free(called.reply);
     }
-    assert_int_equal(grpc_caller_call(&caller, "/grpc.health.v1.Health/Watch", "", 0, &called),
-                     GRPC_STATUS_UNIMPLEMENTED);
     assert_int_equal(atomic_load(&owner.n_taken), 0);
     grpc_caller_close(&caller);
     close_door(&owner);
