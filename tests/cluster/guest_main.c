@@ -2,15 +2,15 @@
  * A client by address that keeps a record of what it pushed:
  *
  *     guest_main push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS
- *     guest_main check ADDRESS RECORD...
+ *     guest_main check ADDRESS NUMBER RECORD...
  *
  * push: adds 1 to row (NUMBER << 32 | i) for each i below PUSHES, a window of them under way.
  * RECORD is a file of PUSHES bytes that outlives a killed process: the state of each push. Where a
  * call times out, as when the server is stopped, it says so ("timeout") and goes on.
  *
- * check: RECORD I is that of NUMBER I. A row whose push was answered must be 1, one whose push was
- * not begun 0, any other 0 or 1: nothing is lost and nothing counts twice. Prints how many of
- * each.
+ * check: each RECORD is one of NUMBER's, which may have several, of as many pushes. A row must be
+ * what was answered, and may be that plus what was begun and not answered: nothing is lost and
+ * nothing counts twice. Prints how many of each.
  */
 #include "embps.h"
 
@@ -110,36 +110,78 @@ static void push(const char *address, const char *record, uint64_t number, size_
     require(embps_close(client, &error) == 0, "close");
 }
 
-static void check(const char *address, char *const *records, size_t n_records)
+/* A record to check, and whose it is. */
+typedef struct record {
+    uint64_t number;
+    const uint8_t *states;
+    size_t n;
+} record_t;
+
+/* What a row may be after the pushes of all records of its client. */
+typedef struct bounds {
+    size_t answered, begun;
+} bounds_t;
+
+static bounds_t bounds_of(const record_t *records, size_t n_records, uint64_t number, size_t row)
+{
+    bounds_t bounds = {0, 0};
+    for (size_t r = 0; r < n_records; r++) {
+        if (records[r].number != number || row >= records[r].n)
+            continue;
+        bounds.answered += records[r].states[row] == ANSWERED;
+        bounds.begun += records[r].states[row] == BEGUN;
+    }
+    return bounds;
+}
+
+/* All rows of one client; adds to the sums. */
+static void check_rows(embps_table_t *table, const record_t *records, size_t n_records,
+                       const record_t *first, bounds_t *sum, size_t *n_applied)
+{
+    uint64_t ids[BATCH];
+    float rows[BATCH][D];
+    for (size_t from = 0; from < first->n; from += BATCH) {
+        const size_t some = first->n - from < BATCH ? first->n - from : BATCH;
+        for (size_t i = 0; i < some; i++)
+            ids[i] = first->number << 32 | (from + i);
+        require(embps_pull(table, ids, some, &rows[0][0], &error) == 0, "pull");
+        for (size_t i = 0; i < some; i++) {
+            const bounds_t bounds = bounds_of(records, n_records, first->number, from + i);
+            const float value = rows[i][0];
+            for (size_t c = 1; c < D; c++)
+                require(rows[i][c] == value, "half a push was applied");
+            require(value >= (float)bounds.answered, "a push is lost");
+            require(value <= (float)(bounds.answered + bounds.begun),
+                    "a push counts more than once, or was never made");
+            require(value == (float)(size_t)value, "part of a push was applied");
+            sum->answered += bounds.answered;
+            sum->begun += bounds.begun;
+            *n_applied += (size_t)value;
+        }
+    }
+}
+
+static void check(const char *address, char *const *pairs, size_t n_records)
 {
     embps_table_t *table;
     embps_client_t *client = connect_to(address, &table);
-    size_t counts[3] = {0}, n_applied = 0;
-    uint64_t ids[BATCH];
-    float rows[BATCH][D];
+    bounds_t sum = {0, 0};
+    size_t n_applied = 0;
+    record_t *records = calloc(n_records, sizeof *records);
+    require(records != NULL, "memory");
     for (size_t r = 0; r < n_records; r++) {
-        size_t n;
-        const uint8_t *states = map_record(records[r], 0, &n);
-        for (size_t from = 0; from < n; from += BATCH) {
-            const size_t some = n - from < BATCH ? n - from : BATCH;
-            for (size_t i = 0; i < some; i++)
-                ids[i] = (uint64_t)r << 32 | (from + i);
-            require(embps_pull(table, ids, some, &rows[0][0], &error) == 0, "pull");
-            for (size_t i = 0; i < some; i++) {
-                const uint8_t state = states[from + i];
-                const float value = rows[i][0];
-                for (size_t c = 1; c < D; c++)
-                    require(rows[i][c] == value, "half a push was applied");
-                require(value == 0 || value == 1, "a push counts more than once");
-                require(state != ANSWERED || value == 1, "a push is lost");
-                require(state != NOT_BEGUN || value == 0, "a push that was never made");
-                counts[state]++;
-                n_applied += value == 1;
-            }
-        }
+        records[r].number = strtoull(pairs[2 * r], NULL, 10);
+        records[r].states = map_record(pairs[2 * r + 1], 0, &records[r].n);
     }
-    printf("answered %zu, begun %zu, not begun %zu, applied %zu\n", counts[ANSWERED], counts[BEGUN],
-           counts[NOT_BEGUN], n_applied);
+    for (size_t r = 0; r < n_records; r++) {
+        size_t before = 0;
+        while (records[before].number != records[r].number)
+            before++;
+        if (before == r)
+            check_rows(table, records, n_records, &records[r], &sum, &n_applied);
+    }
+    printf("answered %zu, begun %zu, applied %zu\n", sum.answered, sum.begun, n_applied);
+    free(records);
     require(embps_close(client, &error) == 0, "close");
 }
 
@@ -148,9 +190,10 @@ int main(int argc, char **argv)
     if (argc == 7 && strcmp(argv[1], "push") == 0)
         push(argv[2], argv[3], strtoull(argv[4], NULL, 10), strtoul(argv[5], NULL, 10),
              (uint32_t)strtoul(argv[6], NULL, 10));
-    else if (argc > 3 && strcmp(argv[1], "check") == 0)
-        check(argv[2], argv + 3, (size_t)argc - 3);
+    else if (argc > 4 && argc % 2 == 1 && strcmp(argv[1], "check") == 0)
+        check(argv[2], argv + 3, ((size_t)argc - 3) / 2);
     else
-        require(false, "push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS | check ADDRESS RECORD...");
+        require(false, "push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS | "
+                       "check ADDRESS NUMBER RECORD...");
     return 0;
 }
