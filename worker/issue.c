@@ -22,7 +22,7 @@
 #include "common/rng.h"
 #include "common/stream_copy.h"
 
-#define PIECE_BYTES ((size_t)8 << 10) /* rows of four times as much are sent as two messages */
+#define PIECE_BYTES ((size_t)32 << 10) /* rows of four times as much are sent as two messages */
 
 /* A call between its split and its last message. */
 typedef struct plan {

@@ -384,8 +384,8 @@ static void a_call_alone_is_cut_into_pieces_and_others_are_not(void **state)
     whole.whole = true;
     psw_request_t *requests[3];
     psc_error_t gone = PSC_ERROR_INIT;
-    const size_t n = 3 * 32000; /* about 625 KiB of rows a server: 8 * 8 * 8 KiB, not 9 * 9 */
-    assert_int_equal(messages_of(&sim, &sim_target, n, &requests[0]), SERVERS * 8);
+    const size_t n = 3 * 32000; /* about 625 KiB of rows a server: 4 * 4 * 32 KiB, not 5 * 5 */
+    assert_int_equal(messages_of(&sim, &sim_target, n, &requests[0]), SERVERS * 4);
     assert_int_equal(messages_of(&sim, &sim_target, n, &requests[1]), SERVERS);
     assert_int_equal(psc_error_set(&gone, PSC_PEER_GONE, "gone"), PSC_PEER_GONE);
     psw_core_fail(sim.core, &gone);
