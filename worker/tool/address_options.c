@@ -6,6 +6,8 @@
 
 #include "common/log.h"
 
+#include <string.h>
+
 static const psc_option_t option_table[] = {
     {.name = "wait",
      .argument = "SECONDS",
@@ -38,29 +40,69 @@ static void say(void *context, const char *line)
     psc_log(PSC_LOG_WARN, "%s", line);
 }
 
-psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[], size_t n_words,
-                       psw_visit_fn fn, psc_error_t *error)
+psc_status_t psw_visit_parse(const psc_command_t *command, void *values, int argc,
+                             char *const argv[], psw_visit_t *visit_out, bool *go_on_out,
+                             psc_error_t *error)
 {
-    psw_visit_t visit = {.client = NULL};
+    psc_option_t options[PSW_OWN_OPTIONS_MAX + sizeof option_table / sizeof option_table[0]];
     psc_parse_result_t parsed;
     psc_command_t with_options = *command;
-    with_options.options = option_table;
-    with_options.n_options = sizeof option_table / sizeof option_table[0];
-    psc_status_t st = psc_options_parse(&with_options, argc, argv, &visit.options, &visit.words,
-                                        NULL, &parsed, error);
-    if (st != PSC_OK || parsed == PSC_PARSE_EXIT)
+    PSC_BUG_ON(command->n_options > PSW_OWN_OPTIONS_MAX);
+    if (command->n_options != 0)
+        memcpy(options, command->options, command->n_options * sizeof options[0]);
+    memcpy(options + command->n_options, option_table, sizeof option_table);
+    with_options.options = options;
+    with_options.n_options = command->n_options + sizeof option_table / sizeof option_table[0];
+    *visit_out = (psw_visit_t){.own = values};
+    psc_status_t st = psc_options_parse(&with_options, argc, argv, values, &visit_out->words, NULL,
+                                        &parsed, error);
+    *go_on_out = st == PSC_OK && parsed != PSC_PARSE_EXIT;
+    if (*go_on_out)
+        memcpy(&visit_out->options, values, sizeof visit_out->options);
+    return st;
+}
+
+psc_status_t psw_visit_address(psw_visit_t *visit, const char *address, psw_visit_fn fn,
+                               psc_error_t *error)
+{
+    embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
+    embps_error_t what;
+    options.wait_ms = (uint32_t)(visit->options.wait_s * 1000);
+    options.waiting = say;
+    if (embps_connect(address, &options, &visit->client, &what) != 0)
+        return psw_import_error(&what, error);
+    psc_status_t st = fn(visit, error);
+    if (embps_close(visit->client, &what) != 0 && st == PSC_OK)
+        st = psw_import_error(&what, error);
+    return st;
+}
+
+psc_status_t psw_visit_with(const psc_command_t *command, void *values, int argc,
+                            char *const argv[], size_t n_words, psw_visit_fn fn, psc_error_t *error)
+{
+    psw_visit_t visit;
+    bool go_on;
+    psc_status_t st = psw_visit_parse(command, values, argc, argv, &visit, &go_on, error);
+    if (st != PSC_OK || !go_on)
         return st;
     if (visit.words.n < n_words)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
                              command->name, command->operands, command->name);
-    embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
+    return psw_visit_address(&visit, visit.words.items[0], fn, error);
+}
+
+psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[], size_t n_words,
+                       psw_visit_fn fn, psc_error_t *error)
+{
+    psw_address_options_t options;
+    return psw_visit_with(command, &options, argc, argv, n_words, fn, error);
+}
+
+psc_status_t psw_visit_table(const psw_visit_t *visit, const char *name, embps_table_t **table_out,
+                             psc_error_t *error)
+{
     embps_error_t what;
-    options.wait_ms = (uint32_t)(visit.options.wait_s * 1000);
-    options.waiting = say;
-    if (embps_connect(visit.words.items[0], &options, &visit.client, &what) != 0)
-        return psw_import_error(&what, error);
-    st = fn(&visit, error);
-    if (embps_close(visit.client, &what) != 0 && st == PSC_OK)
-        st = psw_import_error(&what, error);
-    return st;
+    return embps_table_find(visit->client, name, table_out, &what) == 0
+               ? PSC_OK
+               : psw_import_error(&what, error);
 }

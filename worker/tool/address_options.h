@@ -12,10 +12,11 @@ typedef struct psw_address_options {
     bool json;
 } psw_address_options_t;
 
-/* A connection, and the words of the command line; the first one is the address. */
+/* A connection, and the words of the command line. */
 typedef struct psw_visit {
     psw_address_options_t options;
     psc_option_list_t words;
+    const void *own; /* the sub-command's own options */
     embps_client_t *client;
 } psw_visit_t;
 
@@ -30,6 +31,29 @@ typedef psc_status_t (*psw_visit_fn)(const psw_visit_t *visit, psc_error_t *erro
  */
 PSC_MUST_CHECK psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[],
                                       size_t n_words, psw_visit_fn fn, psc_error_t *error);
+
+/* Own options of a sub-command, at most. */
+#define PSW_OWN_OPTIONS_MAX 16u
+
+/*
+ * The same for a sub-command with options of its own, which are those of command: values is their
+ * struct, of which the first member is a psw_address_options_t.
+ */
+PSC_MUST_CHECK psc_status_t psw_visit_with(const psc_command_t *command, void *values, int argc,
+                                           char *const argv[], size_t n_words, psw_visit_fn fn,
+                                           psc_error_t *error);
+
+/* Its parts: the command line (*go_on_out false: help is all that is wanted); then the connection.
+ */
+PSC_MUST_CHECK psc_status_t psw_visit_parse(const psc_command_t *command, void *values, int argc,
+                                            char *const argv[], psw_visit_t *visit_out,
+                                            bool *go_on_out, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_visit_address(psw_visit_t *visit, const char *address,
+                                              psw_visit_fn fn, psc_error_t *error);
+
+/* A table that exists. Errors: those of embps_table_find. */
+PSC_MUST_CHECK psc_status_t psw_visit_table(const psw_visit_t *visit, const char *name,
+                                            embps_table_t **table_out, psc_error_t *error);
 
 /* An error of embps.h as one of ours; returns its code. */
 psc_status_t psw_import_error(const embps_error_t *from, psc_error_t *error);

@@ -5,12 +5,11 @@
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
+#include "worker/tool/word_list.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdlib.h>
 
 #define OTHER_WORDS 2u /* address and table */
 
@@ -45,32 +44,22 @@ static void free_rows(rows_t *rows)
     psc_free(rows->values);
 }
 
-static psc_status_t parse_id(const char *word, uint64_t *id_out, psc_error_t *error)
-{
-    char *end;
-    errno = 0;
-    *id_out = strtoull(word, &end, 10);
-    if (word[0] < '0' || word[0] > '9' || *end != '\0' || errno != 0)
-        return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "get: \"%.40s\" is no id: a whole number below 2^64", word);
-    return PSC_OK;
-}
-
 static psc_status_t pull(const psw_visit_t *visit, rows_t *rows, psc_error_t *error)
 {
     embps_error_t what;
     embps_table_t *table;
     size_t n_values;
-    int code = embps_table_find(visit->client, visit->words.items[1], &table, &what);
-    if (code != 0)
-        return psw_import_error(&what, error);
+    psc_status_t st = psw_visit_table(visit, visit->words.items[1], &table, error);
+    if (st != PSC_OK)
+        return st;
     rows->dim = embps_table_dim(table);
     rows->states = psc_alloc_array(rows->n, sizeof *rows->states);
     if (psc_size_multiply(rows->n, rows->dim, &n_values))
         rows->values = psc_alloc_array(n_values, sizeof *rows->values);
     if (rows->states == NULL || rows->values == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu rows", rows->n);
-    code = embps_pull_states(table, rows->ids, rows->n, rows->values, rows->states, 0, &what);
+    const int code =
+        embps_pull_states(table, rows->ids, rows->n, rows->values, rows->states, 0, &what);
     return code == 0 ? PSC_OK : psw_import_error(&what, error);
 }
 
@@ -111,7 +100,7 @@ static psc_status_t read_rows(const psw_visit_t *visit, rows_t *rows, psc_error_
     if (rows->ids == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu ids", rows->n);
     for (size_t i = 0; st == PSC_OK && i < rows->n; i++)
-        st = parse_id(visit->words.items[OTHER_WORDS + i], &rows->ids[i], error);
+        st = psw_parse_id("get", visit->words.items[OTHER_WORDS + i], &rows->ids[i], error);
     return st == PSC_OK ? pull(visit, rows, error) : st;
 }
 

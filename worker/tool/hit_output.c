@@ -64,34 +64,28 @@ psc_status_t psw_hit_output_start(psw_hit_output_t *output, bool as_json, psc_er
     return PSC_OK;
 }
 
-static void print_text(const char *query, const psw_vectors_t *vectors, const psw_hit_t *hits,
-                       size_t n)
+static void print_text(const char *query, const psw_named_hit_t *hits, size_t n)
 {
     (void)printf("%s\n", query);
     for (size_t k = 0; k < n; k++) {
-        size_t size;
-        const char *word = psw_vectors_word(vectors, hits[k].row, &size);
         (void)printf("  %7.4f  ", (double)hits[k].score);
-        (void)fwrite(word, 1, size, stdout);
+        (void)fwrite(hits[k].word, 1, hits[k].size, stdout);
         (void)putchar('\n');
     }
 }
 
-psc_status_t psw_hit_output_add(psw_hit_output_t *output, const char *query,
-                                const psw_vectors_t *vectors, const psw_hit_t *hits, size_t n,
-                                psc_error_t *error)
+psc_status_t psw_hit_output_add_named(psw_hit_output_t *output, const char *query,
+                                      const psw_named_hit_t *hits, size_t n, psc_error_t *error)
 {
     if (!output->as_json) {
-        print_text(query, vectors, hits, n);
+        print_text(query, hits, n);
         return PSC_OK;
     }
     json_t *list = json_array();
     bool ok = list != NULL;
     for (size_t k = 0; ok && k < n; k++) {
-        size_t size;
-        const char *word = psw_vectors_word(vectors, hits[k].row, &size);
-        json_t *hit = json_pack("{s:o, s:f}", "word", psw_json_text(word, size), "cosine",
-                                (double)hits[k].score);
+        json_t *hit = json_pack("{s:o, s:f}", "word", psw_json_text(hits[k].word, hits[k].size),
+                                "cosine", (double)hits[k].score);
         ok = hit != NULL && json_array_append_new(list, hit) == 0;
     }
     if (ok) {
@@ -101,6 +95,22 @@ psc_status_t psw_hit_output_add(psw_hit_output_t *output, const char *query,
     }
     json_decref(list);
     return ok ? PSC_OK : psc_error_set(error, PSC_NO_MEMORY, "no memory for JSON");
+}
+
+psc_status_t psw_hit_output_add(psw_hit_output_t *output, const char *query,
+                                const psw_vectors_t *vectors, const psw_hit_t *hits, size_t n,
+                                psc_error_t *error)
+{
+    psw_named_hit_t *named = psc_alloc_array(n != 0 ? n : 1, sizeof *named);
+    if (named == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu hits", n);
+    for (size_t k = 0; k < n; k++) {
+        named[k].score = hits[k].score;
+        named[k].word = psw_vectors_word(vectors, hits[k].row, &named[k].size);
+    }
+    psc_status_t st = psw_hit_output_add_named(output, query, named, n, error);
+    psc_free(named);
+    return st;
 }
 
 psc_status_t psw_hit_output_finish(psw_hit_output_t *output, psc_status_t st, psc_error_t *error)

@@ -21,7 +21,17 @@ typedef struct psw_hit_output {
 PSC_MUST_CHECK psc_status_t psw_hit_output_start(psw_hit_output_t *output, bool as_json,
                                                  psc_error_t *error);
 
-/* One question and its n hits. Errors: NO_MEMORY. */
+/* A word that was found. Borrowed. */
+typedef struct psw_named_hit {
+    const char *word;
+    size_t size;
+    float score;
+} psw_named_hit_t;
+
+/* One question and its n hits, by name or as rows of a set. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psw_hit_output_add_named(psw_hit_output_t *output, const char *query,
+                                                     const psw_named_hit_t *hits, size_t n,
+                                                     psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_hit_output_add(psw_hit_output_t *output, const char *query,
                                                const psw_vectors_t *vectors, const psw_hit_t *hits,
                                                size_t n, psc_error_t *error);

@@ -11,7 +11,7 @@ static const struct {
     psc_status_t (*run)(int argc, char *const argv[], psc_error_t *error);
     const char *summary;
 } commands[] = {
-    {"nearest", psw_tool_nearest, "nearest words of words"},
+    {"nearest", psw_tool_nearest, "nearest words of words, in a file or a live table"},
     {"analogy", psw_tool_analogy, "A is to B as C is to what?"},
     {"eval", psw_tool_eval, "similarity and analogy tests of a vector file"},
     {"plan", psw_tool_plan, "memory and disk that a table will take"},
@@ -19,6 +19,8 @@ static const struct {
     {"tables", psw_tool_tables, "tables of running servers"},
     {"get", psw_tool_get, "rows of running servers"},
     {"stats", psw_tool_stats, "all counters of running servers"},
+    {"export", psw_tool_export, "a table of running servers to a file"},
+    {"import", psw_tool_import, "a file into a table of running servers"},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

@@ -25,11 +25,17 @@ static bool is_excluded(const psw_excluded_t *excluded, size_t row)
     return false;
 }
 
-/* Puts a hit where it belongs; the list is not full or its last is worse. */
-static void insert(psw_hit_t *hits, size_t *n, size_t top, psw_hit_t hit)
+static bool is_better(psw_hit_t a, psw_hit_t b)
 {
+    return a.score > b.score || (a.score == b.score && a.row < b.row);
+}
+
+void psw_hits_insert(psw_hit_t *hits, size_t *n, size_t top, psw_hit_t hit)
+{
+    if (*n == top && !is_better(hit, hits[top - 1]))
+        return;
     size_t at = *n < top ? (*n)++ : top - 1;
-    for (; at > 0 && hits[at - 1].score < hit.score; at--)
+    for (; at > 0 && is_better(hit, hits[at - 1]); at--)
         hits[at] = hits[at - 1];
     hits[at] = hit;
 }
@@ -44,7 +50,7 @@ static void take_scores(const float *scores, size_t first, size_t n, const psw_e
             continue;
         if (excluded != NULL && is_excluded(excluded, first + i))
             continue;
-        insert(hits, n_hits, top, (psw_hit_t){.row = first + i, .score = scores[i]});
+        psw_hits_insert(hits, n_hits, top, (psw_hit_t){.row = first + i, .score = scores[i]});
         if (*n_hits == top)
             worst = hits[top - 1].score;
     }

@@ -31,6 +31,10 @@ PSC_MUST_CHECK psc_status_t psw_search(const psw_vectors_t *vectors, size_t n_ro
                                        const psw_excluded_t *excluded, size_t top,
                                        psw_hit_t *hits_out, size_t *n_out, psc_error_t *error);
 
+/* Puts a hit where it belongs among the n best, top at most, best first; of equal scores the lower
+ * row. A hit that is worse than all of a full list is left out. */
+void psw_hits_insert(psw_hit_t *hits, size_t *n, size_t top, psw_hit_t hit);
+
 /* query_out = b - a + c over the rows' floats (3CosAdd: Mikolov, Yih, Zweig 2013), length 1. */
 void psw_analogy_query(const psw_vectors_t *vectors, size_t a, size_t b, size_t c,
                        float *query_out);

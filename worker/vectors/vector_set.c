@@ -214,20 +214,23 @@ uint64_t psw_vectors_repeated(const psw_vectors_t *vectors)
     return vectors->repeated;
 }
 
+void psw_vector_normalize(float *row, size_t dim, size_t stride)
+{
+    /* Large and tiny values would overflow or vanish when squared: bring them near 1 first. */
+    float largest = 0.0f;
+    for (size_t c = 0; c < dim; c++)
+        largest = fmaxf(largest, fabsf(row[c]));
+    if (largest == 0.0f)
+        return;
+    if (largest > 1e15f || largest < 1e-15f)
+        for (size_t c = 0; c < dim; c++)
+            row[c] /= largest;
+    float length = sqrtf(psc_vector_squared_norm(row, stride));
+    psc_vector_scale(row, 1.0f / length, stride);
+}
+
 void psw_vectors_normalize(psw_vectors_t *vectors)
 {
-    for (size_t i = 0; i < vectors->count; i++) {
-        float *row = vectors->matrix + i * vectors->stride;
-        /* Large and tiny values would overflow or vanish when squared: bring them near 1 first. */
-        float largest = 0.0f;
-        for (size_t c = 0; c < vectors->dim; c++)
-            largest = fmaxf(largest, fabsf(row[c]));
-        if (largest == 0.0f)
-            continue;
-        if (largest > 1e15f || largest < 1e-15f)
-            for (size_t c = 0; c < vectors->dim; c++)
-                row[c] /= largest;
-        float length = sqrtf(psc_vector_squared_norm(row, vectors->stride));
-        psc_vector_scale(row, 1.0f / length, vectors->stride);
-    }
+    for (size_t i = 0; i < vectors->count; i++)
+        psw_vector_normalize(vectors->matrix + i * vectors->stride, vectors->dim, vectors->stride);
 }

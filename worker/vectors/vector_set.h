@@ -73,7 +73,9 @@ const char *psw_vectors_format(const psw_vectors_t *vectors);
 /* How often psw_vectors_add met a word that was there already. */
 uint64_t psw_vectors_repeated(const psw_vectors_t *vectors);
 
-/* Scales every row to length 1; rows of zeros stay. */
+/* Scales every row to length 1; rows of zeros stay. The second: a row alone, stride floats of which
+ * those past dim are 0. */
 void psw_vectors_normalize(psw_vectors_t *vectors);
+void psw_vector_normalize(float *row, size_t dim, size_t stride);
 
 #endif

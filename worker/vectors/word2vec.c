@@ -18,6 +18,7 @@
 #include <string.h>
 
 #define BUFFER_BYTES 65536u
+#define FIRST_LINE_BYTES 64u
 
 struct psw_vectors_writer {
     FILE *stream;
@@ -121,6 +122,28 @@ static psc_status_t put(psw_vectors_writer_t *writer, const void *bytes, size_t 
     return PSC_OK;
 }
 
+/* Of a number that is filled in later: blanks up to the longest that readers take. Returns its
+ * length, the same for any n of such a file. */
+static size_t print_first_line(const psw_vectors_writer_t *writer, uint64_t n,
+                               char text[FIRST_LINE_BYTES])
+{
+    const int width = writer->n == PSW_VECTORS_UNCOUNTED ? 19 : 0;
+    return (size_t)snprintf(text, FIRST_LINE_BYTES, "%-*llu %lu\n", width, (unsigned long long)n,
+                            (unsigned long)writer->dim);
+}
+
+/* The first line once more, now that the number of rows is known. */
+static psc_status_t complete(const psw_vectors_writer_t *writer, psc_error_t *error)
+{
+    char text[FIRST_LINE_BYTES];
+    const size_t size = print_first_line(writer, writer->n_written, text);
+    errno = 0;
+    if (fseek(writer->stream, 0, SEEK_SET) != 0 || fwrite(text, 1, size, writer->stream) != size ||
+        fseek(writer->stream, 0, SEEK_END) != 0)
+        return psc_error_set_errno(error, errno != 0 ? errno : EIO, "cannot write vectors");
+    return PSC_OK;
+}
+
 psc_status_t psw_vectors_writer_open(FILE *stream, bool binary, uint64_t n, uint32_t dim,
                                      psw_vectors_writer_t **writer_out, psc_error_t *error)
 {
@@ -134,9 +157,7 @@ psc_status_t psw_vectors_writer_open(FILE *stream, bool binary, uint64_t n, uint
     writer->n = n;
     writer->n_written = 0;
     writer->dim = dim;
-    int size = snprintf(writer->buffer, BUFFER_BYTES, "%llu %lu\n", (unsigned long long)n,
-                        (unsigned long)dim);
-    writer->used = (size_t)size;
+    writer->used = print_first_line(writer, n == PSW_VECTORS_UNCOUNTED ? 0 : n, writer->buffer);
     *writer_out = writer;
     return PSC_OK;
 }
@@ -188,10 +209,13 @@ psc_status_t psw_vectors_writer_row(psw_vectors_writer_t *writer, const char *wo
 psc_status_t psw_vectors_writer_close(psw_vectors_writer_t *writer, psc_error_t *error)
 {
     psc_status_t st = flush(writer, error);
+    const bool uncounted = writer->n == PSW_VECTORS_UNCOUNTED;
+    if (st == PSC_OK && uncounted)
+        st = complete(writer, error);
     errno = 0;
     if (st == PSC_OK && fflush(writer->stream) != 0)
         st = psc_error_set_errno(error, errno != 0 ? errno : EIO, "cannot write vectors");
-    if (st == PSC_OK && writer->n_written != writer->n)
+    if (st == PSC_OK && !uncounted && writer->n_written != writer->n)
         st = psc_error_set(error, PSC_INTERNAL, "vectors: %llu of %llu rows were written",
                            (unsigned long long)writer->n_written, (unsigned long long)writer->n);
     psc_free(writer);

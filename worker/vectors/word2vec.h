@@ -23,8 +23,13 @@
 
 typedef struct psw_vectors_writer psw_vectors_writer_t;
 
+/* Rows of a file of which it is not known before how many they are. */
+#define PSW_VECTORS_UNCOUNTED UINT64_MAX
+
 /*
- * Writes the first line. Borrows stream until close; nobody else writes to it meanwhile. Gives.
+ * Writes the first line; with n PSW_VECTORS_UNCOUNTED one that close completes, for which stream
+ * must be at the beginning of a file. Borrows stream until close; nobody else writes to it
+ * meanwhile. Gives.
  * Errors: INVALID_ARGUMENT when dim is 0; NO_MEMORY; IO, DISK_FULL.
  */
 PSC_MUST_CHECK psc_status_t psw_vectors_writer_open(FILE *stream, bool binary, uint64_t n,

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# The tool's sub-commands on whole tables of running servers: nearest, export, import; over several servers.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+# shellcheck source=tests/support/jobs
+. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+cd "$dir"
+embps=$build/embps
+
+# Starts a job of $1 servers whose door is told in file $2.
+start()
+{
+    "${bare[@]}" -n "$1" "$server" --listen 127.0.0.1:0 --port-file "$dir/$2" --data "$dir/data-$2" --memory 16M \
+        >"log-$2" 2>&1 </dev/null &
+    await 60 test -s "$2" || { failed "the servers do not listen"; cat "log-$2"; exit 1; }
+}
+start 3 three
+three_job=$!
+start 1 one
+one_job=$!
+three=$(head -n 1 three) one=$(head -n 1 one)
+
+# Words and their vectors, with rows that are no words; five more come from a client that pushes.
+seq -f 'w%g' 0 999 | awk '{print $1, 1000 - NR}' >vocab
+awk 'BEGIN {srand(5); print 1495, 4; for (i = 0; i < 1495; i++) print i, rand() - .5, rand() - .5, rand() - .5, rand()}' >made.txt
+for address in "$three" "$one"; do
+    "$build/tests/guest_main" push "$address" "record-$address" 3 5 60000 || failed "no table to work on"
+done
+"$embps" import "$three" pushes --input made.txt >out || failed "import of text"
+grep -qx '1495 rows set, 1495 of them new' out || { failed "import prints"; cat out; }
+
+"$embps" export "$three" pushes --output words.rows >out || failed "export"
+grep -qx '1500 rows written to words.rows' out || { failed "export prints"; cat out; }
+"$embps" import "$one" copy --input words.rows --json >out || failed "import"
+python3 -c 'import json; assert json.load(open("out")) == {"rows": 1500, "created": 1500}' || { failed "import prints"; cat out; }
+"$embps" export "$one" copy --output copy.rows --json >out || failed "export of the copy"
+"$embps" import "$three" pushes --input copy.rows >out || failed "import over rows that are there"
+grep -qx '1500 rows set, 0 of them new' out || { failed "import prints"; cat out; }
+
+# The same rows by another way: as text, sorted, since each has its own order.
+for table in "$three pushes" "$one copy"; do
+    # shellcheck disable=SC2086 # words
+    "$embps" export $table --format text --output "${table##* }.txt" >/dev/null || failed "export as text"
+    tail -n +2 "${table##* }.txt" | sort >"${table##* }.sorted"
+done
+cmp pushes.sorted copy.sorted || failed "a table that was exported and imported is another one"
+"$embps" export "$three" pushes --format binary --vocab vocab --output words.bin --json >out || failed "export as binary"
+python3 -c 'import json; o = json.load(open("out")); assert (o["rows"], o["left_out"]) == (1000, 500), o' ||
+    failed "rows without a word are left out"
+
+# Nearest on the live table and in the file: the same words, the same scores.
+"$embps" nearest --vectors words.bin --top 7 w3 w500 >of-file || failed "nearest in the file"
+"$embps" nearest --server "$three" --table pushes --top 7 3 500 >of-table || failed "nearest in the table"
+"$embps" nearest --server "$one" --table copy --top 7 3 500 >of-copy || failed "nearest in the copy"
+cmp of-table of-copy || failed "nearest depends on the number of servers"
+"$embps" export "$one" copy --format binary --output copy.bin >/dev/null || failed "export with ids"
+"$embps" nearest --vectors copy.bin --top 7 3 500 >of-ids || failed "nearest in the file of ids"
+cmp of-table of-ids || { failed "nearest of a live table"; diff of-table of-ids; }
+"$embps" nearest --server "$one" --table copy --vocab vocab --json --top 1 W3 >out || failed "nearest with words"
+python3 -c 'import json; q, = json.load(open("out")); assert q["query"] == "W3" and len(q["hits"]) == 1, q' ||
+    { failed "nearest --json"; cat out; }
+
+# Vectors into a table that is there: weights alone.
+"$embps" import "$one" copy --input words.bin --vocab vocab >out || failed "import of vectors"
+grep -qx '1000 rows set, 0 of them new' out || { failed "import of vectors prints"; cat out; }
+
+# Expects exit code $1 and $2 in the error of the rest, which prints nothing else.
+refused()
+{
+    local code=$1 words=$2 got=0
+    shift 2
+    "$@" >out 2>err || got=$?
+    [ "$got" = "$code" ] || failed "exit code $got instead of $code: $*"
+    grep -qF -- "$words" err || failed "no \"$words\" in: $(cat err)"
+    [ ! -s out ] || failed "half a report: $(cat out)"
+}
+head -c 20000 words.rows >cut.rows
+refused 42 'cut off' "$embps" import "$one" copy --input cut.rows
+refused 3 'there is no table' "$embps" import "$one" other --input words.bin
+refused 3 'there is no table' "$embps" export "$one" other --output other.rows
+[ ! -e other.rows ] || failed "a file of a table that is not there"
+refused 2 '--vocab' "$embps" import "$one" copy --input words.bin
+refused 2 'wants --vectors FILE' "$embps" nearest --server "$one" 3
+refused 3 'w3x' "$embps" nearest --server "$one" --table copy --vocab vocab w3x
+refused 3 'gone.rows' "$embps" import "$one" copy --input gone.rows
+
+kill -TERM "$three_job" "$one_job" # mpirun ends them, and with a code of its own
+wait "$three_job" "$one_job" || true
+exit $((failures > 0))

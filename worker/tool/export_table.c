@@ -1,0 +1,192 @@
+/*
+ * embps export: a table of running servers to a file.
+ *
+ * Rows come and are written in blocks, so memory is the same for any table; the file appears under
+ * its name when it is whole. Rows are in the servers' order. One thread.
+ */
+#include "common/file.h"
+#include "worker/tool/address_options.h"
+#include "worker/tool/commands.h"
+#include "worker/tool/hit_output.h"
+#include "worker/tool/row_file.h"
+#include "worker/tool/table_text.h"
+#include "worker/tool/word_list.h"
+#include "worker/vectors/word2vec.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct export_options {
+    psw_address_options_t address; /* first */
+    const char *output, *format, *vocab;
+} export_options_t;
+
+static const char *const formats[] = {"rows", "text", "binary", NULL};
+
+static const psc_option_t options[] = {
+    {.name = "output",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(export_options_t, output),
+     .required = true,
+     .help = "Where to write. What was there stays until the new file is whole."},
+    {.name = "format",
+     .argument = "FORMAT",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(export_options_t, format),
+     .default_value = "rows",
+     .choices = formats,
+     .help = "rows: whole rows with the optimizer's state, which embps import reads back to the "
+             "last bit. text, binary: vectors in word2vec's text or binary form."},
+    {.name = "vocab",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(export_options_t, vocab),
+     .help = "With text and binary: a vocabulary as embps-train writes it (line i, from 0, is id "
+             "i); rows of other ids are left out. Without one an id stands for its word."},
+};
+
+static const psc_command_t command = {
+    .name = "embps export",
+    .synopsis = "ADDRESS TABLE --output FILE [options]",
+    .summary = "Writes a table of running servers to a file.",
+    .description =
+        "ADDRESS is that of one of the servers (embps-server --listen). All rows that were ever "
+        "pushed are written, those that expired or were not admitted excepted, each as it is when "
+        "it is read; training may go on meanwhile. Vectors are written in no particular order.",
+    .options = options,
+    .n_options = sizeof options / sizeof options[0],
+    .operands = "ADDRESS TABLE",
+    .examples = "embps export 127.0.0.1:50051 words --output words.rows\n"
+                "embps export 127.0.0.1:50051 words --output words.txt --format text --vocab v.txt",
+};
+
+typedef struct exporter {
+    const export_options_t *options;
+    embps_table_t *table;
+    psw_vectors_t *words; /* NULL: ids */
+    psw_row_writer_t *rows;
+    psw_vectors_writer_t *vectors;
+    uint64_t n_written, n_left_out;
+} exporter_t;
+
+static psc_status_t add_vectors(exporter_t *e, const embps_block_t *block, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; st == PSC_OK && i < block->n; i++) {
+        char text[PSW_ID_TEXT_SIZE];
+        size_t size;
+        if (e->words != NULL && block->ids[i] >= psw_vectors_count(e->words)) {
+            e->n_left_out++;
+            continue;
+        }
+        const char *word = psw_word_list_word(e->words, block->ids[i], text, &size);
+        st = psw_vectors_writer_row(e->vectors, word, size, block->rows + i * block->dim, error);
+        e->n_written++;
+    }
+    return st;
+}
+
+static psc_status_t add(exporter_t *e, const embps_block_t *block, psc_error_t *error)
+{
+    if (e->vectors != NULL)
+        return add_vectors(e, block, error);
+    e->n_written += block->n;
+    return psw_row_writer_add(e->rows, block, error);
+}
+
+static psc_status_t walk(exporter_t *e, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_export_t *export;
+    embps_block_t block;
+    psc_status_t st = PSC_OK;
+    const uint32_t flags = e->rows != NULL ? EMBPS_EXPORT_STATE : 0;
+    if (embps_export_start(e->table, flags, &export, &what) != 0)
+        return psw_import_error(&what, error);
+    do {
+        if (embps_export_next(export, &block, &what) != 0)
+            st = psw_import_error(&what, error);
+        else
+            st = add(e, &block, error);
+    } while (st == PSC_OK && block.n != 0);
+    embps_export_end(export);
+    return st;
+}
+
+static psc_status_t write_rows(exporter_t *e, const psw_visit_t *visit, FILE *stream,
+                               psc_error_t *error)
+{
+    json_t *table_options;
+    psc_status_t st =
+        psw_table_text_find(visit->client, visit->words.items[1], &table_options, error);
+    if (st != PSC_OK)
+        return st;
+    st = psw_row_writer_open(stream, table_options, &e->rows, error);
+    json_decref(table_options);
+    if (st != PSC_OK)
+        return st;
+    st = walk(e, error);
+    if (st == PSC_OK)
+        return psw_row_writer_close(e->rows, error);
+    psw_row_writer_abort(e->rows);
+    return st;
+}
+
+static psc_status_t write_vectors(exporter_t *e, FILE *stream, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    if (e->options->vocab != NULL)
+        st = psw_word_list_load(e->options->vocab, &e->words, error);
+    if (st == PSC_OK)
+        st = psw_vectors_writer_open(stream, strcmp(e->options->format, "binary") == 0,
+                                     PSW_VECTORS_UNCOUNTED, embps_table_dim(e->table), &e->vectors,
+                                     error);
+    if (st != PSC_OK)
+        return st;
+    st = walk(e, error);
+    const psc_status_t closed = psw_vectors_writer_close(e->vectors, st == PSC_OK ? error : NULL);
+    return st != PSC_OK ? st : closed;
+}
+
+static psc_status_t report(const exporter_t *e, bool as_json, psc_error_t *error)
+{
+    if (as_json)
+        return psw_json_print(json_pack("{s:I, s:I, s:s}", "rows", (json_int_t)e->n_written,
+                                        "left_out", (json_int_t)e->n_left_out, "file",
+                                        e->options->output),
+                              error);
+    (void)printf("%" PRIu64 " rows written to %s\n", e->n_written, e->options->output);
+    if (e->n_left_out != 0)
+        (void)printf("%" PRIu64 " rows left out: their ids are not in %s\n", e->n_left_out,
+                     e->options->vocab);
+    return psw_output_flush(error);
+}
+
+static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)
+{
+    exporter_t e = {.options = visit->own};
+    psc_outfile_t *file;
+    psc_status_t st = psw_visit_table(visit, visit->words.items[1], &e.table, error);
+    if (st == PSC_OK)
+        st = psc_outfile_open(e.options->output, &file, error);
+    if (st != PSC_OK)
+        return st;
+    if (strcmp(e.options->format, "rows") == 0)
+        st = write_rows(&e, visit, psc_outfile_stream(file), error);
+    else
+        st = write_vectors(&e, psc_outfile_stream(file), error);
+    psw_vectors_destroy(e.words);
+    if (st != PSC_OK) {
+        psc_outfile_abort(file);
+        return st;
+    }
+    st = psc_outfile_commit(file, error);
+    return st == PSC_OK ? report(&e, visit->options.json, error) : st;
+}
+
+psc_status_t psw_tool_export(int argc, char *const argv[], psc_error_t *error)
+{
+    export_options_t values;
+    return psw_visit_with(&command, &values, argc, argv, 2, export_table, error);
+}
