@@ -3,8 +3,8 @@
  *
  * A file of whole rows says itself how its table was made, so the table is made where there is
  * none of the name; vectors go into one that exists, whose optimizer keeps what it knows of rows
- * that are there. A file that is damaged is refused where the damage is: what came before is in the table
- * then, and the same import again, with a good file, sets all of it. One thread.
+ * that are there. A file that is damaged is refused where the damage is: what came before is in the
+ * table then, and the same import again, with a good file, sets all of it. One thread.
  */
 #include "common/alloc.h"
 #include "worker/tool/address_options.h"

@@ -56,7 +56,7 @@ static const psc_option_t options[] = {
 
 static const psc_command_t command = {
     .name = "embps nearest",
-    .synopsis = "--vectors FILE | --server ADDRESS --table TABLE [options] WORD...",
+    .synopsis = "(--vectors FILE, or --server ADDRESS --table TABLE) [options] WORD...",
     .summary = "Shows the nearest words of words.",
     .description =
         "For each WORD, the words whose vectors have the greatest cosine with its own. A "
