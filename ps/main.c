@@ -157,6 +157,7 @@ static ps_sight_t look(void *context, uint32_t worker)
         seen.state = PSC_PROCESS_GONE;
     if (seen.state == PSC_PROCESS_GONE && seen.signal == 0 && has_ended(remote, worker, now_us))
         seen.signal = remote->signal;
+    seen.told = seen.signal != 0 || remote->ended;
     return seen;
 }
 

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 
 #define GONE_US UINT64_C(500000)
+#define UNTOLD_US UINT64_C(5000000)
 #define LOOK_US UINT64_C(200000) /* of the time between two looks, what counts as silence */
 
 typedef struct watched {
@@ -88,7 +89,8 @@ bool ps_watch_see(ps_watch_t *watch, uint32_t worker, const ps_sight_t *seen, ui
                   ps_why_t *why_out)
 {
     watched_t *watched = &watch->workers[worker];
-    bool gone = lasts(seen->state == PSC_PROCESS_GONE, &watched->gone_us, now_us, GONE_US);
+    bool gone = lasts(seen->state == PSC_PROCESS_GONE, &watched->gone_us, now_us,
+                      seen->told ? GONE_US : UNTOLD_US);
     bool stopped =
         lasts(seen->state == PSC_PROCESS_STOPPED, &watched->stopped_us, now_us, watch->stopped_us);
     bool silent = is_silent(watch, watched, seen, now_us);

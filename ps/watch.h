@@ -27,6 +27,7 @@ typedef enum ps_why {
 typedef struct ps_sight {
     psc_process_state_t state;
     int signal;     /* that ended it; 0: none, or not known */
+    bool told;      /* one that is gone: whether a signal ended it is known */
     uint64_t beats; /* signs of life that came from it so far; 0: it gives none */
 } ps_sight_t;
 
@@ -50,9 +51,10 @@ void ps_watch_destroy(ps_watch_t *watch);
 /*
  * What was seen of a worker that is expected to be there, not yet voted on. True: it is lost, and
  * why. One that is gone is lost when that has been seen for half a second: its last messages are
- * here by then, and it may have said goodbye. One of another machine that gives signs of life is
- * lost when no more of them come; of the time between two looks at most 0.2 s counts, so that a
- * server that stood still itself blames nobody.
+ * here by then, and it may have said goodbye; or for five, while nobody tells what ended it: who
+ * knows that is slow on a busy machine, or gone as well. One of another machine that gives signs of
+ * life is lost when no more of them come; of the time between two looks at most 0.2 s counts, so
+ * that a server that stood still itself blames nobody.
  */
 bool ps_watch_see(ps_watch_t *watch, uint32_t worker, const ps_sight_t *seen, uint64_t now_us,
                   ps_why_t *why_out);

@@ -221,7 +221,7 @@ static psc_status_t count_words(run_t *run, psc_error_t *error)
     return PSC_OK;
 }
 
-/* The first worker that is still there, after all have trained. */
+/* What one worker does for all, after all have trained. */
 static psc_status_t finish(run_t *run, psc_error_t *error)
 {
     psc_status_t st = count_words(run, error);
@@ -230,13 +230,39 @@ static psc_status_t finish(run_t *run, psc_error_t *error)
     return st == PSC_OK ? psw_run_export(&run->setup, &run->tables, run->stop, error) : st;
 }
 
+/*
+ * The first worker that is still there finishes; the others wait for it, since the next one does it
+ * in its place should it be lost before it has. Whoever is lost later had nothing left to do.
+ */
+static psc_status_t finish_together(run_t *run, psc_error_t *error)
+{
+    psc_error_t refusal = PSC_ERROR_INIT;
+    uint32_t first;
+    do {
+        psp_barrier_reply_t others;
+        first = run->others.first;
+        psc_status_t st = run->rank == first ? finish(run, error) : PSC_OK;
+        if (st != PSC_OK)
+            return st;
+        st = psw_client_barrier(run->client, &others, &refusal);
+        if (st == PSC_INTERRUPTED || st == PSC_PEER_GONE)
+            return PSC_OK; /* the first one has left and says why; if it is us, the goodbye tells */
+        if (st != PSC_OK) {
+            *error = refusal;
+            return st;
+        }
+        run->others = others;
+    } while (run->others.first != first);
+    return PSC_OK;
+}
+
 static int work(run_t *run)
 {
     psc_error_t error = PSC_ERROR_INIT;
     embps_error_t what;
     psc_status_t st = train(run, &error);
-    if (st == PSC_OK && run->rank == run->others.first)
-        st = finish(run, &error);
+    if (st == PSC_OK)
+        st = finish_together(run, &error);
     psw_progress_destroy(run->progress);
     if (st != PSC_OK && st != PSC_INTERRUPTED && error.rank >= 0)
         fail(run, &error);

@@ -11,7 +11,8 @@ enum { WORKERS = 3, SERVERS = 4 };
 static bool see(ps_watch_t *watch, uint32_t worker, psc_process_state_t state, uint64_t now_us,
                 ps_why_t *why)
 {
-    return ps_watch_see(watch, worker, &(ps_sight_t){.state = state}, now_us, why);
+    const ps_sight_t seen = {.state = state, .told = state == PSC_PROCESS_GONE};
+    return ps_watch_see(watch, worker, &seen, now_us, why);
 }
 
 static void one_that_is_gone_is_lost_half_a_second_later(void **unused)
@@ -26,6 +27,25 @@ static void one_that_is_gone_is_lost_half_a_second_later(void **unused)
     assert_true(see(watch, 1, PSC_PROCESS_GONE, SECOND + 500000, &why));
     assert_int_equal(why, PS_WHY_GONE);
     assert_false(see(watch, 2, PSC_PROCESS_GONE, SECOND + 500000, &why));
+    ps_watch_destroy(watch);
+}
+
+static void what_ended_one_that_is_gone_is_waited_for(void **unused)
+{
+    (void)unused;
+    ps_watch_t *watch;
+    ps_why_t why;
+    ps_sight_t seen = {.state = PSC_PROCESS_GONE};
+    assert_int_equal(ps_watch_create(WORKERS, 1, 10 * SECOND, &watch, NULL), PSC_OK);
+    for (uint32_t worker = 0; worker < 2; worker++) {
+        assert_false(ps_watch_see(watch, worker, &seen, SECOND, &why));
+        assert_false(ps_watch_see(watch, worker, &seen, 6 * SECOND - 1, &why));
+    }
+    assert_true(ps_watch_see(watch, 0, &seen, 6 * SECOND, &why));
+    assert_int_equal(why, PS_WHY_GONE);
+    seen.told = true;
+    assert_true(ps_watch_see(watch, 1, &seen, 6 * SECOND - 1, &why));
+    assert_int_equal(why, PS_WHY_GONE);
     ps_watch_destroy(watch);
 }
 
@@ -150,6 +170,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_that_is_gone_is_lost_half_a_second_later),
+        cmocka_unit_test(what_ended_one_that_is_gone_is_waited_for),
         cmocka_unit_test(one_that_is_stopped_is_lost_when_it_does_not_go_on_in_time),
         cmocka_unit_test(one_of_another_machine_is_lost_when_its_signs_of_life_cease),
         cmocka_unit_test(why_one_is_lost_is_said_in_words),
