@@ -23,6 +23,7 @@ static const struct {
     {"cache", bench_cache, "what a client's cache costs, beside an array of the same rows"},
     {"wire", bench_wire, "pulls and pushes between two ranks beside plain MPI and redis"},
     {"door", bench_door, "pulls and pushes by address, beside bare calls of gRPC's core"},
+    {"pulls", bench_pulls, "so many pulls from a server that runs, for tools that look at it"},
     {"pages", bench_pages, "what a read costs by the pages that reads are spread over"},
     {"grow", bench_grow, "the row store while its table outgrows its memory"},
 };

@@ -27,6 +27,21 @@ fi
     echo "not one line for pulls and one for pushes by address"
     exit 1
 }
+"$1/embps-server" --data "$folder/pulls" --memory 16M --listen 127.0.0.1:0 --port-file "$folder/port" 2>"$folder/log" &
+server=$!
+trap 'kill "$server" 2>/dev/null' EXIT
+until [ -s "$folder/port" ] || ! kill -0 "$server" 2>/dev/null; do
+    sleep 0.05
+done
+if ! "$bench" pulls --address "$(cat "$folder/port")" --rows 100 --dim 3 --pulls 2 || "$bench" pulls --rows 0 2>/dev/null; then
+    echo "no pulls from a server that runs: $(cat "$folder/log")"
+    exit 1
+fi
+kill "$server"
+wait "$server" || {
+    echo "the server ends badly: $(cat "$folder/log")"
+    exit 1
+}
 if "$bench" bogus 2>/dev/null || "$bench" 2>/dev/null; then
     echo "a wrong command was accepted"
     exit 1
