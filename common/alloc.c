@@ -78,6 +78,13 @@ void psc_free(void *block)
     free(block);
 }
 
+void psc_free_secret(char *text)
+{
+    if (text != NULL)
+        explicit_bzero(text, strlen(text));
+    free(text);
+}
+
 bool psc_size_multiply(size_t a, size_t b, size_t *product_out)
 {
     size_t product;

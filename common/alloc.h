@@ -35,6 +35,8 @@ char *psc_strdup(const char *text);
 
 /* NULL is a no-op. */
 void psc_free(void *block);
+/* The same for a C string that is a secret: it is overwritten first. */
+void psc_free_secret(char *text);
 
 /* False when a * b does not fit; product_out is written only on true. */
 PSC_MUST_CHECK bool psc_size_multiply(size_t a, size_t b, size_t *product_out);

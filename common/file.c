@@ -344,15 +344,32 @@ static psc_status_t read_all(int fd, const char *path, size_t limit, char **byte
     return PSC_OK;
 }
 
-psc_status_t psc_file_read(const char *path, size_t limit, char **bytes_out, size_t *size_out,
-                           psc_error_t *error)
+/* Errors: INVALID_ARGUMENT: whom the file's mode lets in. */
+static psc_status_t check_private(int fd, const char *path, psc_error_t *error)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return psc_error_set_errno(error, errno, "cannot read %s", path);
+    const mode_t open_to = info.st_uid == 0 ? S_IWGRP | S_IRWXO : S_IRWXG | S_IRWXO;
+    if ((info.st_mode & open_to) == 0)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "%s is for its owner's eyes, but others can read or write it (mode %03o): "
+                         "chmod 600",
+                         path, (unsigned)(info.st_mode & 0777));
+}
+
+static psc_status_t read_file(const char *path, size_t limit, bool private, char **bytes_out,
+                              size_t *size_out, psc_error_t *error)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return psc_error_set_errno(error, errno, "cannot read %s", path);
     char *bytes = NULL;
     size_t used = 0;
-    psc_status_t st = read_all(fd, path, limit, &bytes, &used, error);
+    psc_status_t st = private ? check_private(fd, path, error) : PSC_OK;
+    if (st == PSC_OK)
+        st = read_all(fd, path, limit, &bytes, &used, error);
     (void)close(fd);
     if (st != PSC_OK) {
         psc_free(bytes);
@@ -361,6 +378,29 @@ psc_status_t psc_file_read(const char *path, size_t limit, char **bytes_out, siz
     *bytes_out = bytes;
     *size_out = used;
     return PSC_OK;
+}
+
+psc_status_t psc_file_read(const char *path, size_t limit, char **bytes_out, size_t *size_out,
+                           psc_error_t *error)
+{
+    return read_file(path, limit, false, bytes_out, size_out, error);
+}
+
+psc_status_t psc_file_read_private(const char *path, size_t limit, char **bytes_out,
+                                   size_t *size_out, psc_error_t *error)
+{
+    return read_file(path, limit, true, bytes_out, size_out, error);
+}
+
+bool psc_file_has_changed(const char *path, psc_file_version_t *version)
+{
+    struct stat now;
+    if (stat(path, &now) != 0)
+        return false;
+    const psc_file_version_t then = *version;
+    *version = (psc_file_version_t){.time = now.st_ctim, .size = now.st_size, .inode = now.st_ino};
+    return now.st_ino != then.inode || now.st_size != then.size ||
+           now.st_ctim.tv_sec != then.time.tv_sec || now.st_ctim.tv_nsec != then.time.tv_nsec;
 }
 
 psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error)

@@ -11,8 +11,11 @@
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <sys/types.h>
+#include <time.h>
 
 typedef struct psc_outfile psc_outfile_t;
 
@@ -43,6 +46,23 @@ PSC_MUST_CHECK psc_status_t psc_file_write(const char *path, const void *bytes, 
  */
 PSC_MUST_CHECK psc_status_t psc_file_read(const char *path, size_t limit, char **bytes_out,
                                           size_t *size_out, psc_error_t *error);
+
+/* The same for a file with secrets, which is refused (INVALID_ARGUMENT) where others than its owner
+ * can read or write it; the group of a file of root's may read it. */
+PSC_MUST_CHECK psc_status_t psc_file_read_private(const char *path, size_t limit, char **bytes_out,
+                                                  size_t *size_out, psc_error_t *error);
+
+/* By which a file is taken for the same as before: the time of its inode, which moving and changed
+ * rights change too, and the rest. All zeros: never looked at. */
+typedef struct psc_file_version {
+    struct timespec time;
+    off_t size;
+    ino_t inode;
+} psc_file_version_t;
+
+/* Has the file another version than *version? That becomes the one it has. False where it cannot be
+ * looked at: reading it will say what is wrong. */
+bool psc_file_has_changed(const char *path, psc_file_version_t *version);
 
 /* fsync of a folder, so that names in it last. Errors: IO. */
 PSC_MUST_CHECK psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error);

@@ -31,6 +31,7 @@
     X(UNSUPPORTED, 5, "not supported")                                                             \
     X(BUSY, 6, "busy, try again later")                                                            \
     X(INTERRUPTED, 7, "stopped by a signal")                                                       \
+    X(DENIED, 8, "not allowed")                                                                    \
     X(PROTOCOL, 20, "malformed or foreign message")                                                \
     X(PEER_GONE, 21, "peer is gone")                                                               \
     X(TIMEOUT, 22, "timed out")                                                                    \

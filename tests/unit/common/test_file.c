@@ -399,6 +399,56 @@ static void a_folder_can_be_synced_and_a_missing_one_cannot(void **state)
     assert_non_null(strstr(error.message, path));
 }
 
+static void a_file_with_secrets_is_for_its_owner_alone(void **state)
+{
+    static const struct {
+        mode_t mode;
+        bool others_may, roots_may; /* by whom it belongs to */
+    } cases[] = {{0600, true, true},   {0400, true, true},   {0640, false, true},
+                 {0660, false, false}, {0604, false, false}, {0602, false, false},
+                 {0601, false, false}, {0644, false, false}};
+    char path[PATH_SIZE], *bytes;
+    size_t size;
+    test_path(path, sizeof path, *state, "f");
+    assert_int_equal(psc_file_write(path, "secret", 6, NULL), PSC_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        psc_error_t error = PSC_ERROR_INIT;
+        assert_int_equal(chmod(path, cases[i].mode), 0);
+        const psc_status_t st = psc_file_read_private(path, 10, &bytes, &size, &error);
+        if (getuid() == 0 ? cases[i].roots_may : cases[i].others_may) {
+            assert_int_equal(st, PSC_OK);
+            assert_string_equal(bytes, "secret");
+            psc_free_secret(bytes);
+        } else {
+            assert_int_equal(st, PSC_INVALID_ARGUMENT);
+            assert_non_null(strstr(error.message, path));
+            assert_non_null(strstr(error.message, "chmod 600"));
+            assert_null(strstr(error.message, "secret"));
+        }
+    }
+    test_path(path, sizeof path, *state, "none");
+    assert_int_equal(psc_file_read_private(path, 10, &bytes, &size, NULL), PSC_NOT_FOUND);
+}
+
+static void a_file_that_changed_is_noticed_once(void **state)
+{
+    char path[PATH_SIZE], other[PATH_SIZE];
+    psc_file_version_t version = {.size = 0};
+    test_path(path, sizeof path, *state, "f");
+    test_path(other, sizeof other, *state, "g");
+    assert_false(psc_file_has_changed(path, &version));
+    assert_int_equal(psc_file_write(path, "one", 3, NULL), PSC_OK);
+    assert_true(psc_file_has_changed(path, &version));
+    assert_false(psc_file_has_changed(path, &version));
+    assert_int_equal(psc_file_write(path, "two", 3, NULL), PSC_OK); /* another inode */
+    assert_true(psc_file_has_changed(path, &version));
+    assert_int_equal(rename(path, other), 0);
+    assert_false(psc_file_has_changed(path, &version));
+    assert_int_equal(psc_file_write(path, "three", 5, NULL), PSC_OK);
+    assert_true(psc_file_has_changed(path, &version));
+    assert_false(psc_file_has_changed(path, &version));
+}
+
 int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
@@ -421,6 +471,8 @@ int main(void)
         IN_FOLDER(a_file_of_unknown_size_is_read_whole),
         IN_FOLDER(every_failed_allocation_is_an_error_and_leaves_nothing),
         IN_FOLDER(a_folder_can_be_synced_and_a_missing_one_cannot),
+        IN_FOLDER(a_file_with_secrets_is_for_its_owner_alone),
+        IN_FOLDER(a_file_that_changed_is_noticed_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
