@@ -22,6 +22,7 @@
 #include "worker/client_state.h"
 #include "worker/sized_options.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -79,8 +80,9 @@ static psc_status_t wait_for(patience_t *patience, psp_transport_t *transport, u
     const bool over =
         now_us >= patience->end_us || (patience->options.wait_ms == 0 && trouble[0] != '\0');
     if (over && trouble[0] != '\0')
-        return psc_error_set(error, PSC_PEER_GONE, "server %u by way of %.100s is not there: %s",
-                             server, patience->address, trouble);
+        return psc_error_set(error, PSC_PEER_GONE, "server %u by way of %.100s is not there: %s%s",
+                             server, patience->address, trouble,
+                             psp_grpc_client_advice(transport, server));
     if (over)
         return psc_error_set(
             error, PSC_TIMEOUT, "server %u by way of %.100s did not answer within %llu ms", server,
@@ -184,11 +186,24 @@ static uint64_t jitter_seed(void)
     return psc_mix64(psc_clock_us() ^ (uint64_t)getpid() << 40);
 }
 
+static psp_grpc_security_t security_of(const patience_t *patience)
+{
+    const embps_connect_options_t *options = &patience->options;
+    return (psp_grpc_security_t){.tls_ca = options->tls_ca,
+                                 .tls_cert = options->tls_cert,
+                                 .tls_key = options->tls_key,
+                                 .token_file = options->token_file,
+                                 .plain_text = options->plain_text};
+}
+
 static psc_status_t ask_first(patience_t *patience, psp_pool_t *pool, cluster_t *cluster,
                               psc_error_t *error)
 {
-    const psp_grpc_client_options_t options = {
-        .addresses = &patience->address, .n_servers = 1, .pool = pool, .seed = jitter_seed()};
+    const psp_grpc_client_options_t options = {.addresses = &patience->address,
+                                               .n_servers = 1,
+                                               .pool = pool,
+                                               .seed = jitter_seed(),
+                                               .security = security_of(patience)};
     psp_transport_t *transport = NULL;
     psp_scratch_t *scratch = NULL;
     psc_status_t st = psp_grpc_client_create(&options, &transport, error);
@@ -262,7 +277,8 @@ static psc_status_t make_client(patience_t *patience, const cluster_t *cluster,
     const psp_grpc_client_options_t options = {.addresses = (const char *const *)cluster->addresses,
                                                .n_servers = cluster->n_servers,
                                                .pool = home->pool,
-                                               .seed = jitter_seed()};
+                                               .seed = jitter_seed(),
+                                               .security = security_of(patience)};
     embps_client_t *client = NULL;
     psc_status_t st = psp_grpc_client_create(&options, &home->transport, error);
     if (st == PSC_OK)
@@ -317,7 +333,7 @@ static psc_status_t take_options(const embps_connect_options_t *options,
     const psw_sized_t sized = {.what = "a connection",
                                .begin_with = "EMBPS_CONNECT_OPTIONS_DEFAULT",
                                .size = options->size,
-                               .least = sizeof *out};
+                               .least = offsetof(embps_connect_options_t, tls_ca)};
     return psw_sized_copy(&sized, options, out, sizeof *out, error);
 }
 

@@ -11,7 +11,7 @@
 #define N_OPERATIONS 6u
 
 void psp_grpc_call_start(psp_grpc_call_t *call, psp_grpc_queue_t *queue, grpc_channel *channel,
-                         void *method, psp_buffer_t *buffer)
+                         void *method, grpc_metadata *token, psp_buffer_t *buffer)
 {
     call->inside = grpc_channel_create_registered_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS,
                                                        psp_grpc_queue_inside(queue), method,
@@ -24,7 +24,8 @@ void psp_grpc_call_start(psp_grpc_call_t *call, psp_grpc_queue_t *queue, grpc_ch
     psp_buffer_share(buffer);
     grpc_byte_buffer *request = psp_grpc_lend(buffer, psp_grpc_put_back);
     grpc_op operations[N_OPERATIONS] = {
-        {.op = GRPC_OP_SEND_INITIAL_METADATA},
+        {.op = GRPC_OP_SEND_INITIAL_METADATA,
+         .data.send_initial_metadata = {.count = token != NULL, .metadata = token}},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         {.op = GRPC_OP_RECV_INITIAL_METADATA,

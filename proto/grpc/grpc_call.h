@@ -3,7 +3,7 @@
  * proto/grpc/ only.
  *
  *     call->tag.done = ended;
- *     psp_grpc_call_start(call, queue, channel, method, buffer);
+ *     psp_grpc_call_start(call, queue, channel, method, NULL, buffer);
  *     ... ended(&call->tag, ok) on the queue's thread: look at status, reply, details ...
  *     psp_grpc_call_finish(call);
  */
@@ -21,11 +21,12 @@ typedef struct psp_grpc_call {
     grpc_slice details; /* what the status says in words */
 } psp_grpc_call_t;
 
-/* method: of grpc_channel_register_call with this channel. buffer: the request, which gets one more
- * owner until gRPC has sent it. Without a deadline: it ends when it is answered, when the
- * connection is gone, or when it is cancelled. */
+/* method: of grpc_channel_register_call with this channel. token: goes with it as metadata,
+ * borrowed until the event; NULL: none. buffer: the request, which gets one more owner until gRPC
+ * has sent it. Without a deadline: it ends when it is answered, when the connection is gone, or
+ * when it is cancelled. */
 void psp_grpc_call_start(psp_grpc_call_t *call, psp_grpc_queue_t *queue, grpc_channel *channel,
-                         void *method, psp_buffer_t *buffer);
+                         void *method, grpc_metadata *token, psp_buffer_t *buffer);
 
 /* Frees what the call holds, once it has ended; it may be started again. Any thread. */
 void psp_grpc_call_finish(psp_grpc_call_t *call);

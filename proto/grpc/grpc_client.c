@@ -24,11 +24,12 @@
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "proto/grpc/grpc_call.h"
+#include "proto/grpc/grpc_probe.h"
+#include "proto/grpc/grpc_secrets.h"
 #include "proto/grpc/grpc_signs.h"
 #include "proto/message.h"
 #include "proto/outbox.h"
 
-#include <grpc/grpc_security.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -36,6 +37,7 @@
 #define TROUBLE_BYTES 200
 #define MAX_REFUSALS 30u
 #define PORT_MAX 65535
+#define PROBE_US UINT64_C(500000)
 
 typedef struct peer {
     char *address;
@@ -62,6 +64,7 @@ struct client {
     psp_transport_t base; /* first */
     pid_t process;
     psp_grpc_queue_t *queue;
+    psp_grpc_secrets_t *secrets;
     psc_queue_t *ended;
     peer_t *peers;
     post_call_t *under_way;                   /* linked both ways */
@@ -115,7 +118,7 @@ static psc_status_t start(client_t *client, uint32_t peer_number, psp_post_t *po
         peer->methods[kind] =
             grpc_channel_register_call(peer->channel, psp_grpc_method(kind), NULL, NULL);
     psp_grpc_call_start(&call->call, client->queue, peer->channel, peer->methods[kind],
-                        post->buffer);
+                        psp_grpc_secrets_token(client->secrets), post->buffer);
     return PSC_OK;
 }
 
@@ -350,6 +353,7 @@ static void destroy_parts(client_t *client)
         if (client->peers[peer].channel != NULL)
             grpc_channel_destroy(client->peers[peer].channel);
     }
+    psp_grpc_secrets_destroy(client->secrets);
     psp_grpc_queue_destroy(client->queue);
     psc_queue_destroy(client->ended);
     while (client->unused != NULL) {
@@ -425,6 +429,8 @@ static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_
     psp_grpc_args_t args;
     psc_status_t st = psp_grpc_check_address(options->addresses[number], error);
     if (st == PSC_OK)
+        st = psp_grpc_secrets_check(client->secrets, options->addresses[number], error);
+    if (st == PSC_OK)
         st = psp_outbox_create(options->seed + number, &peer->outbox, error);
     if (st != PSC_OK)
         return st;
@@ -432,9 +438,9 @@ static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_
     if (peer->address == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a connection");
     psp_grpc_channel_args(PSP_GRPC_MAX_MESSAGE_BYTES, &args);
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    peer->channel = grpc_channel_create(peer->address, plain, &args.args);
-    grpc_channel_credentials_release(plain);
+    grpc_channel_credentials *credentials = psp_grpc_secrets_credentials(client->secrets);
+    peer->channel = grpc_channel_create(peer->address, credentials, &args.args);
+    grpc_channel_credentials_release(credentials);
     return PSC_OK;
 }
 
@@ -455,6 +461,8 @@ static psc_status_t create(const psp_grpc_client_options_t *options,
         st = psc_queue_create(&client->ended, error);
     if (st == PSC_OK)
         st = psp_grpc_queue_create(&client->queue, error);
+    if (st == PSC_OK)
+        st = psp_grpc_secrets_create(&options->security, &client->secrets, error);
     for (uint32_t peer = 0; st == PSC_OK && peer < options->n_servers; peer++)
         st = create_peer(client, options, peer, error);
     if (st != PSC_OK) {
@@ -481,13 +489,42 @@ const char *psp_grpc_client_trouble(const psp_transport_t *transport, uint32_t p
     return ((const client_t *)transport)->peers[peer].trouble;
 }
 
+/* Both speak TLS: whom of the two the other does not take. */
+static const char *advise_tls(const psp_grpc_secrets_t *secrets, const char *trouble)
+{
+    if (strstr(trouble, "empty address list") != NULL) /* of those it could make a connection to */
+        return "; certificate, key or authority is no PEM, or the key is not the certificate's";
+    if (strstr(trouble, "ertificate") != NULL || strstr(trouble, "andshake") != NULL)
+        return ""; /* it says what is wrong */
+    return psp_grpc_secrets_has_certificate(secrets)
+               ? "; it speaks TLS, and may not take this client's certificate"
+               : "; it speaks TLS, and may want a certificate of this client (tls_cert)";
+}
+
+const char *psp_grpc_client_advice(const psp_transport_t *transport, uint32_t peer_number)
+{
+    const client_t *client = (const client_t *)transport;
+    const peer_t *peer = &client->peers[peer_number];
+    const bool tls = psp_grpc_secrets_has_tls(client->secrets);
+    const psp_speech_t speech = psp_grpc_probe(peer->address, PROBE_US);
+    if (speech == PSP_SPEECH_TLS && tls)
+        return advise_tls(client->secrets, peer->trouble);
+    if (speech == PSP_SPEECH_TLS)
+        return "; it speaks TLS: give the authority that signs its certificate (tls_ca)";
+    if (speech == PSP_SPEECH_PLAIN && tls)
+        return "; it speaks plain text and no TLS: connect without tls_ca, or start it with "
+               "--tls-cert";
+    return "";
+}
+
 psc_status_t psp_grpc_client_keep_session(psp_transport_t *transport, psp_buffer_t *sign,
                                           uint64_t period_us, psc_error_t *error)
 {
     client_t *client = client_of(transport);
     psc_status_t st = PSC_OK;
     if (client->signs == NULL)
-        st = psp_grpc_signs_create(client->queue, &client->signs, error);
+        st = psp_grpc_signs_create(client->queue, psp_grpc_secrets_token(client->secrets),
+                                   &client->signs, error);
     if (st != PSC_OK) {
         psp_buffer_put(sign);
         return st;

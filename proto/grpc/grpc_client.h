@@ -20,15 +20,27 @@
 
 #include "proto/transport.h"
 
+/* What the client trusts and shows: names of files, which are read once. */
+typedef struct psp_grpc_security {
+    /* PEM: who must have signed the servers' certificates, which must also name the hosts of their
+     * addresses. NULL: plain text */
+    const char *tls_ca;
+    const char *tls_cert, *tls_key; /* PEM: the client's own; NULL: none */
+    const char *token_file;         /* a token, for metadata "authorization: Bearer"; NULL: none */
+    bool plain_text;                /* the token may go to other machines without TLS */
+} psp_grpc_security_t;
+
 typedef struct psp_grpc_client_options {
     const char *const *addresses; /* [n_servers] "HOST:PORT", "[IPV6]:PORT" or "unix:PATH" */
     uint32_t n_servers;
-    psp_pool_t *pool; /* borrowed; gRPC may hold buffers for a moment after destroy */
-    uint64_t seed;    /* of the jitter between attempts */
+    psp_pool_t *pool;             /* borrowed; gRPC may hold buffers for a moment after destroy */
+    uint64_t seed;                /* of the jitter between attempts */
+    psp_grpc_security_t security; /* borrowed until create returns */
 } psp_grpc_client_options_t;
 
-/* Errors: NO_MEMORY, IO (no thread), INVALID_ARGUMENT (an address that cannot be one). Connects to
- * nobody as yet. Gives. */
+/* Errors: NO_MEMORY, IO (no thread), INVALID_ARGUMENT (an address that cannot be one, or where the
+ * token must not go; files that are something else), NOT_FOUND (a file). Connects to nobody as yet.
+ * Gives. */
 PSC_MUST_CHECK psc_status_t psp_grpc_client_create(const psp_grpc_client_options_t *options,
                                                    psp_transport_t **transport_out,
                                                    psc_error_t *error);
@@ -39,6 +51,11 @@ PSC_MUST_CHECK psc_status_t psp_grpc_check_address(const char *text, psc_error_t
 /* Why calls to a server fail at the moment: "" when the last one did not. Borrowed until the next
  * call with this transport. */
 const char *psp_grpc_client_trouble(const psp_transport_t *transport, uint32_t peer);
+
+/* For a server that cannot be reached: "; " and what to do, where its port speaks the other of TLS
+ * and plain text, or does not take this client; else "". Looks, which may take a second or two.
+ * Static. */
+const char *psp_grpc_client_advice(const psp_transport_t *transport, uint32_t peer_number);
 
 /*
  * From now on sends a copy of `sign` to its peer every period_us, from a thread of the transport,

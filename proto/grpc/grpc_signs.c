@@ -36,6 +36,7 @@ typedef struct sign {
 
 struct psp_grpc_signs {
     psp_grpc_queue_t *queue;
+    grpc_metadata *token; /* NULL: none */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -69,7 +70,7 @@ static uint64_t send_due(psp_grpc_signs_t *signs, uint64_t now_us)
                 sign->under_way = true;
                 signs->n_under_way++;
                 psp_grpc_call_start(&sign->call, signs->queue, sign->channel, sign->method,
-                                    sign->message);
+                                    signs->token, sign->message);
             }
         }
         next_us = sign->due_us < next_us ? sign->due_us : next_us;
@@ -91,13 +92,14 @@ static void *send_signs(void *context)
     return NULL;
 }
 
-psc_status_t psp_grpc_signs_create(psp_grpc_queue_t *queue, psp_grpc_signs_t **signs_out,
-                                   psc_error_t *error)
+psc_status_t psp_grpc_signs_create(psp_grpc_queue_t *queue, grpc_metadata *token,
+                                   psp_grpc_signs_t **signs_out, psc_error_t *error)
 {
     psp_grpc_signs_t *signs = psc_alloc_zeroed(1, sizeof *signs);
     if (signs == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for signs of life");
     signs->queue = queue;
+    signs->token = token;
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* as psc_clock_us */

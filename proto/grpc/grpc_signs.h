@@ -9,8 +9,9 @@
 
 typedef struct psp_grpc_signs psp_grpc_signs_t;
 
-/* Starts the thread that sends them. Borrows queue. Errors: NO_MEMORY, IO (no thread). Gives. */
-PSC_MUST_CHECK psc_status_t psp_grpc_signs_create(psp_grpc_queue_t *queue,
+/* Starts the thread that sends them. Borrows queue and token (as in psp_grpc_call_start). Errors:
+ * NO_MEMORY, IO (no thread). Gives. */
+PSC_MUST_CHECK psc_status_t psp_grpc_signs_create(psp_grpc_queue_t *queue, grpc_metadata *token,
                                                   psp_grpc_signs_t **signs_out, psc_error_t *error);
 /* Gives up what is under way. Before the channels and the queue. NULL is a no-op. */
 void psp_grpc_signs_destroy(psp_grpc_signs_t *signs);

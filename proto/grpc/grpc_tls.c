@@ -18,32 +18,16 @@
 #include "common/log.h"
 
 #include <pthread.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #define FILE_MAX ((size_t)1 << 20)
 
 enum { CERT, KEY, CLIENT_CA, N_FILES };
 
-/* By which a file is taken for the same as before. */
-typedef struct version {
-    struct timespec time;
-    off_t size;
-    ino_t inode;
-} version_t;
-
 struct psp_grpc_tls {
     pthread_mutex_t lock;
-    char *paths[N_FILES];        /* NULL: none */
-    version_t versions[N_FILES]; /* that were looked at last; guarded by lock */
+    char *paths[N_FILES];                 /* NULL: none */
+    psc_file_version_t versions[N_FILES]; /* that were looked at last; guarded by lock */
 };
-
-static void wipe(char *bytes)
-{
-    if (bytes != NULL)
-        explicit_bzero(bytes, strlen(bytes));
-    psc_free(bytes);
-}
 
 /* All files; read[i] NULL where there is none. */
 static psc_status_t read_all(const psp_grpc_tls_t *tls, char *read[N_FILES], psc_error_t *error)
@@ -61,14 +45,8 @@ static bool look_for_changes(psp_grpc_tls_t *tls)
 {
     bool changed = false;
     for (size_t i = 0; i < N_FILES; i++) {
-        struct stat now;
-        if (tls->paths[i] == NULL || stat(tls->paths[i], &now) != 0)
-            continue; /* reading will say what is wrong */
-        version_t *then = &tls->versions[i];
-        changed = changed || now.st_ino != then->inode || now.st_size != then->size ||
-                  now.st_ctim.tv_sec != then->time.tv_sec ||
-                  now.st_ctim.tv_nsec != then->time.tv_nsec;
-        *then = (version_t){.time = now.st_ctim, .size = now.st_size, .inode = now.st_ino};
+        if (tls->paths[i] != NULL && psc_file_has_changed(tls->paths[i], &tls->versions[i]))
+            changed = true;
     }
     return changed;
 }
@@ -97,7 +75,7 @@ give_certificates(void *context, grpc_ssl_server_certificate_config **config_out
     }
     (void)pthread_mutex_unlock(&tls->lock);
     for (size_t i = 0; i < N_FILES; i++)
-        wipe(read[i]);
+        psc_free_secret(read[i]);
     return result;
 }
 
@@ -119,7 +97,7 @@ psc_status_t psp_grpc_tls_create(const psp_door_tls_t *files, psp_grpc_tls_t **t
     if (st == PSC_OK)
         st = read_all(tls, read, error);
     for (size_t i = 0; i < N_FILES; i++)
-        wipe(read[i]);
+        psc_free_secret(read[i]);
     if (st != PSC_OK) {
         psp_grpc_tls_destroy(tls);
         return st;

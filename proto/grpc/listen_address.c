@@ -16,8 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Splits at the last colon; a host with colons has to stand in brackets. */
-static bool split(const char *text, char *host, size_t size, const char **port_out)
+bool psp_address_split(const char *text, char *host, size_t size, const char **port_out)
 {
     const char *colon = strrchr(text, ':');
     if (colon == NULL || colon == text)
@@ -77,7 +76,8 @@ psc_status_t psp_listen_address_parse(const char *text, psp_listen_address_t *ad
 {
     psp_listen_address_t address = {.port = 0};
     const char *port;
-    if (!split(text, address.host, sizeof address.host, &port) || !read_port(port, &address.port))
+    if (!psp_address_split(text, address.host, sizeof address.host, &port) ||
+        !read_port(port, &address.port))
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "\"%.200s\" is not HOST:PORT, as in 127.0.0.1:50051 or [::1]:0", text);
     struct addrinfo *found = NULL;

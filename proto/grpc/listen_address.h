@@ -23,6 +23,10 @@ typedef struct psp_listen_address {
     bool is_any; /* all addresses of this machine */
 } psp_listen_address_t;
 
+/* Splits HOST:PORT at the last colon; a host with colons has to stand in brackets. host: [size],
+ * without brackets; *port_out points into text. False: it is none, or too long. */
+bool psp_address_split(const char *text, char *host, size_t size, const char **port_out);
+
 /* Errors: INVALID_ARGUMENT (not HOST:PORT, or no such host). May ask a name server. */
 PSC_MUST_CHECK psc_status_t psp_listen_address_parse(const char *text,
                                                      psp_listen_address_t *address_out,

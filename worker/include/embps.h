@@ -65,6 +65,7 @@ enum {
     EMBPS_UNSUPPORTED = 5,
     EMBPS_BUSY = 6,
     EMBPS_INTERRUPTED = 7,
+    EMBPS_DENIED = 8, /* this client's token does not allow it, or is none the servers know */
     EMBPS_PROTOCOL = 20,
     EMBPS_PEER_GONE = 21,
     EMBPS_TIMEOUT = 22,
@@ -146,11 +147,26 @@ typedef struct embps_connect_options {
     uint64_t cluster;         /* the run that it must be (embps_cluster); 0 (default): any */
     embps_waiting_fn waiting; /* about once a second while it waits. NULL (default): silent */
     void *waiting_context;
+
+    /* Names of files, read by embps_connect; NULL (default): none. */
+
+    /* TLS: the authorities (PEM) of which one must have signed the servers' certificates; these
+     * must name the hosts of the servers' addresses. NULL: plain text */
+    const char *tls_ca;
+    /* This client's certificate and key (PEM), where servers want them (--tls-client-ca). Both or
+     * neither, with tls_ca */
+    const char *tls_cert, *tls_key;
+    /* This client's token on a line, where servers want one (--tokens). The file must be for its
+     * owner's eyes alone (mode 600) */
+    const char *token_file;
+    /* The token may go to other machines in plain text, where whoever is on the way can read it.
+     * Default false: embps_connect refuses to */
+    bool plain_text;
 } embps_connect_options_t;
 
 #define EMBPS_CONNECT_OPTIONS_DEFAULT                                                              \
     {                                                                                              \
-        sizeof(embps_connect_options_t), 10000, 0, NULL, NULL                                      \
+        sizeof(embps_connect_options_t), 10000, 0, NULL, NULL, NULL, NULL, NULL, NULL, false       \
     }
 
 /*
@@ -167,14 +183,17 @@ typedef struct embps_connect_options {
  * silent: embps_set_timeout says for how long calls wait for it. Where a server has ended and
  * another one listens in its place, calls are refused: its tables are not those of before. Threads
  * of the library move messages while the program computes, and keep the sessions alive; they take
- * no signals. Proxies from the environment are ignored.
+ * no signals. Proxies from the environment are ignored. Between machines give tls_ca: without it
+ * all that goes over the wire can be read and changed there.
  *
  * Fork: a client belongs to the process that connected. In a child of a fork its calls fail with
  * UNSUPPORTED (embps_close is allowed), and the child must not connect by address either if any
  * client by address existed when it was forked: fork first, or call exec in the child.
  *
- * Errors: INVALID_ARGUMENT (what is no address), PEER_GONE (nobody answers there within wait_ms;
- * the message says why), TIMEOUT (a server took the call, but did not answer), MISMATCH (another
+ * Errors: INVALID_ARGUMENT (what is no address; files that are no certificates, no key, no token),
+ * NOT_FOUND (a file), PEER_GONE (nobody answers there within wait_ms, also where one side does not
+ * trust the other's certificate; the message says why), DENIED (a token that the servers want or do
+ * not know), TIMEOUT (a server took the call, but did not answer), MISMATCH (another
  * run than options->cluster, or servers that are not of one run), UNSUPPORTED (options that this
  * library does not know, servers that do not all listen), BUSY (a server has no place for one more
  * guest), NO_MEMORY, IO.

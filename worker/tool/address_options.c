@@ -6,6 +6,7 @@
 
 #include "common/log.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static const psc_option_t option_table[] = {
@@ -17,6 +18,37 @@ static const psc_option_t option_table[] = {
      .max = 1000000,
      .default_value = "5",
      .help = "How long servers may take until they are there and have answered."},
+    {.name = "tls-ca",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(psw_address_options_t, tls_ca),
+     .environment = "EMBPS_TLS_CA",
+     .help = "Speak TLS: the authorities (PEM) of which one must have signed the servers' "
+             "certificates."},
+    {.name = "tls-cert",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(psw_address_options_t, tls_cert),
+     .environment = "EMBPS_CLIENT_TLS_CERT",
+     .help = "With --tls-ca: the certificate to show, in PEM, where servers want one "
+             "(--tls-client-ca)."},
+    {.name = "tls-key",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(psw_address_options_t, tls_key),
+     .environment = "EMBPS_CLIENT_TLS_KEY",
+     .help = "The private key of --tls-cert, in PEM."},
+    {.name = "token-file",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(psw_address_options_t, token_file),
+     .environment = "EMBPS_TOKEN_FILE",
+     .help = "A file with the token to show, for its owner's eyes alone (mode 600), where servers "
+             "want one (--tokens)."},
+    {.name = "plain-text",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(psw_address_options_t, plain_text),
+     .help = "Send the token to another machine even without TLS, for all to read on the way."},
     {.name = "json",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(psw_address_options_t, json),
@@ -69,6 +101,12 @@ psc_status_t psw_visit_address(psw_visit_t *visit, const char *address, psw_visi
     embps_error_t what;
     options.wait_ms = (uint32_t)(visit->options.wait_s * 1000);
     options.waiting = say;
+    options.tls_ca = visit->options.tls_ca;
+    options.tls_cert = visit->options.tls_cert;
+    options.tls_key = visit->options.tls_key;
+    options.token_file = visit->options.token_file;
+    options.plain_text = visit->options.plain_text;
+    (void)setenv("GRPC_VERBOSITY", "NONE", 0); /* errors are said here, once */
     if (embps_connect(address, &options, &visit->client, &what) != 0)
         return psw_import_error(&what, error);
     psc_status_t st = fn(visit, error);

@@ -9,6 +9,8 @@
 
 typedef struct psw_address_options {
     uint64_t wait_s;
+    const char *tls_ca, *tls_cert, *tls_key, *token_file; /* NULL: none */
+    bool plain_text;
     bool json;
 } psw_address_options_t;
 

@@ -11,7 +11,7 @@ embps.torch has modules for PyTorch (imported when asked for: `import embps.torc
 """
 
 from .client import Client, RowState, Table, connect, connect_many
-from .errors import (Busy, Closed, Corrupt, DiskFull, Error, Internal, Interrupted, InUse,
+from .errors import (Busy, Closed, Corrupt, Denied, DiskFull, Error, Internal, Interrupted, InUse,
                      InvalidArgument, Mismatch, NoMemory, NotFound, PeerGone, ProtocolError,
                      StorageError, Timeout, Unclean, Unsupported)
 from .library import lib as _lib
@@ -20,7 +20,7 @@ from .requests import Future
 __version__: str = _lib.embps_version().decode()
 
 __all__ = [
-    "Busy", "Client", "Closed", "Corrupt", "DiskFull", "Error", "Future", "InUse", "Internal",
+    "Busy", "Client", "Closed", "Corrupt", "Denied", "DiskFull", "Error", "Future", "InUse", "Internal",
     "Interrupted", "InvalidArgument", "Mismatch", "NoMemory", "NotFound", "PeerGone",
     "ProtocolError", "RowState", "StorageError", "Table", "Timeout", "Unclean", "Unsupported",
     "connect", "connect_many",

@@ -28,6 +28,7 @@ from .errors import InvalidArgument
 from .requests import Future, Session
 
 Spec = Union[str, Sequence[Union[str, float]]]  # "adam", or ("adam", 0.9, 0.999)
+Path = Union[str, "os.PathLike[str]"]
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _U32, _U64 = 2**32 - 1, 2**64 - 1
 
@@ -73,6 +74,17 @@ def _milliseconds(name: str, seconds: float | None) -> int:
     if not math.isfinite(seconds) or not 0 < seconds <= _U32 / 1000:
         raise InvalidArgument(f"{name}: {seconds} s; more than 0 is wanted, or None")
     return max(1, round(seconds * 1000))
+
+
+_FILE_VARIABLES = {"tls_ca": "EMBPS_TLS_CA", "tls_cert": "EMBPS_CLIENT_TLS_CERT",
+                   "tls_key": "EMBPS_CLIENT_TLS_KEY", "token_file": "EMBPS_TOKEN_FILE"}
+
+
+def _file(name: str, path: Path | None) -> bytes | None:
+    """The name of a file, if need be from the environment; None: none, also where it is ""."""
+    if path is None:
+        path = os.environ.get(_FILE_VARIABLES[name], "")
+    return _text(name, os.path.expanduser(os.fspath(path))) or None
 
 
 def _set_spec(struct: library.TableOptions, name: str, spec: Spec) -> None:
@@ -409,7 +421,9 @@ def _close_quietly(session: Session) -> None:
 
 
 def connect(address: str, *, memory: int | str = "256M", timeout: float | None = 60.0, wait: float = 10.0,
-            cluster: int = 0, waiting: Callable[[str], None] | None = None) -> Client:
+            cluster: int = 0, waiting: Callable[[str], None] | None = None, tls_ca: Path | None = None,
+            tls_cert: Path | None = None, tls_key: Path | None = None, token_file: Path | None = None,
+            plain_text: bool = False) -> Client:
     """A client.
 
     address: that of a server that listens (embps-server --listen), "HOST:PORT", "[IPV6]:PORT" or
@@ -421,7 +435,14 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
     once a second with a line about whom connect waits for. Local: memory, what that server takes for
     rows, at least 8M.
 
-    Raises PeerGone (nobody answers there), Timeout, Mismatch (another run), Busy, Unsupported; local:
+    Also by address, names of files, each by default what the environment variable says; "": none.
+    tls_ca (EMBPS_TLS_CA): TLS, and who must have signed the servers' certificates, which must also name
+    the hosts of their addresses (PEM). tls_cert and tls_key (EMBPS_CLIENT_TLS_CERT, EMBPS_CLIENT_TLS_KEY):
+    this client's own. token_file (EMBPS_TOKEN_FILE): this client's token, in a file that only its owner
+    can read. plain_text: the token may go to another machine without TLS.
+
+    Raises PeerGone (nobody answers there, or one side does not trust the other), Denied (a token that
+    the servers want or do not know), Timeout, Mismatch (another run), Busy, Unsupported; local:
     Unclean, InUse, StorageError; NoMemory, InvalidArgument.
     """
     if _text("address", address).startswith(b"local:"):
@@ -431,6 +452,10 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
                                          _number("cluster", cluster, _U64))
         if waiting is not None:
             options.waiting = library.WaitingFn(lambda _context, line: waiting(line.decode()))
+        for name, given in (("tls_ca", tls_ca), ("tls_cert", tls_cert), ("tls_key", tls_key),
+                            ("token_file", token_file)):
+            setattr(options, name, _file(name, given))
+        options.plain_text = bool(plain_text)
         handle = c_void_p()
         library.call("embps_connect", address.encode(), byref(options), byref(handle))
         client = Client(Session(handle))

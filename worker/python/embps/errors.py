@@ -52,6 +52,11 @@ class Interrupted(Error):
     code = 7
 
 
+class Denied(Error, PermissionError):
+    """The token of this client does not allow it, or is none that the servers know."""
+    code = 8
+
+
 class ProtocolError(Error):
     """What came is no message of embps."""
     code = 20
@@ -107,8 +112,8 @@ class Closed(Error):
 
 BY_CODE: dict[int, type[Error]] = {
     kind.code: kind
-    for kind in (InvalidArgument, NotFound, Mismatch, Unsupported, Busy, Interrupted, ProtocolError,
-                 PeerGone, Timeout, StorageError, DiskFull, Corrupt, Unclean, InUse, NoMemory,
+    for kind in (InvalidArgument, NotFound, Mismatch, Unsupported, Busy, Interrupted, Denied,
+                 ProtocolError, PeerGone, Timeout, StorageError, DiskFull, Corrupt, Unclean, InUse, NoMemory,
                  Internal)
 }
 

@@ -39,7 +39,8 @@ WaitingFn = CFUNCTYPE(None, c_void_p, c_char_p)
 
 class ConnectOptions(Structure):
     _fields_ = [("size", c_size_t), ("wait_ms", c_uint32), ("cluster", c_uint64), ("waiting", WaitingFn),
-                ("waiting_context", c_void_p)]
+                ("waiting_context", c_void_p), ("tls_ca", c_char_p), ("tls_cert", c_char_p),
+                ("tls_key", c_char_p), ("token_file", c_char_p), ("plain_text", c_bool)]
 
 
 class TableOptions(Structure):
