@@ -37,7 +37,6 @@
 #define TROUBLE_BYTES 200
 #define MAX_REFUSALS 30u
 #define PORT_MAX 65535
-#define PROBE_US UINT64_C(500000)
 
 typedef struct peer {
     char *address;
@@ -506,7 +505,7 @@ const char *psp_grpc_client_advice(const psp_transport_t *transport, uint32_t pe
     const client_t *client = (const client_t *)transport;
     const peer_t *peer = &client->peers[peer_number];
     const bool tls = psp_grpc_secrets_has_tls(client->secrets);
-    const psp_speech_t speech = psp_grpc_probe(peer->address, PROBE_US);
+    const psp_speech_t speech = psp_grpc_probe(peer->address);
     if (speech == PSP_SPEECH_TLS && tls)
         return advise_tls(client->secrets, peer->trouble);
     if (speech == PSP_SPEECH_TLS)

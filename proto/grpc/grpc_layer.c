@@ -12,8 +12,9 @@
  * sees one piece of memory; compressed messages are refused, since nobody can tell what they unpack
  * to.
  *
- * The library is opened once for each queue (it counts), and closed without waiting: its last
- * threads may end after us, as a program's end does.
+ * The library is opened once for each queue (it counts). Closing the last one waits for what the
+ * library has under way: a handshake that it had begun would otherwise go on while the program ends
+ * and OpenSSL's memory with it.
  *
  * Proxies from the environment are ignored: http_proxy is for other people's traffic. Ports are not
  * shared (SO_REUSEPORT): two servers on one would each get half of the calls.
@@ -75,7 +76,7 @@ void psp_grpc_queue_destroy(psp_grpc_queue_t *queue)
     grpc_completion_queue_shutdown(queue->inside);
     (void)pthread_join(queue->thread, NULL);
     grpc_completion_queue_destroy(queue->inside);
-    grpc_shutdown();
+    grpc_shutdown_blocking();
     psc_free(queue);
 }
 

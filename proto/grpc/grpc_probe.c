@@ -1,8 +1,8 @@
 /*
  * A server of HTTP/2 in plain text speaks first, with its settings; one of TLS waits for the
  * client's greeting and answers it, with a greeting of its own or with an alert. So: connect and
- * listen; where nothing comes, greet in TLS 1.2 and look at the first byte of the answer. What else
- * a port may be stays unknown. Nothing is sent to a server in plain text, and no secret to anyone.
+ * listen; where nothing comes soon, greet in TLS 1.2 and look at the first bytes of the answer.
+ * What else a port may be stays unknown. Nothing secret is sent.
  *
  * Source: RFC 9113, sections 3.4 and 4.1 (frames); RFC 5246, sections 6.2.1 and 7.4.1.2 (records,
  * ClientHello). Threads: any; no state.
@@ -22,6 +22,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define LISTEN_US UINT64_C(300000)  /* for settings */
+#define ANSWER_US UINT64_C(3000000) /* for a connection, for an answer */
 #define FRAME_HEADER_BYTES 9
 #define FRAME_TYPE_AT 3
 #define FRAME_SETTINGS 4
@@ -94,22 +96,28 @@ static int open_connection(const char *address, uint64_t timeout_us)
     return fd;
 }
 
-psp_speech_t psp_grpc_probe(const char *address, uint64_t timeout_us)
+/* What the first bytes of an answer tell. */
+static psp_speech_t listen_to(int fd)
 {
     uint8_t heard[FRAME_HEADER_BYTES];
+    const ssize_t n = recv(fd, heard, sizeof heard, 0);
+    if (n == FRAME_HEADER_BYTES && heard[FRAME_TYPE_AT] == FRAME_SETTINGS)
+        return PSP_SPEECH_PLAIN;
+    if (n >= 1 && (heard[0] == RECORD_HANDSHAKE || heard[0] == RECORD_ALERT))
+        return PSP_SPEECH_TLS;
+    return PSP_SPEECH_UNKNOWN;
+}
+
+psp_speech_t psp_grpc_probe(const char *address)
+{
     psp_speech_t speech = PSP_SPEECH_UNKNOWN;
-    int fd = open_connection(address, timeout_us);
+    int fd = open_connection(address, ANSWER_US);
     if (fd < 0)
         return speech;
-    if (wait_for(fd, POLLIN, timeout_us)) {
-        if (recv(fd, heard, sizeof heard, 0) == FRAME_HEADER_BYTES &&
-            heard[FRAME_TYPE_AT] == FRAME_SETTINGS)
-            speech = PSP_SPEECH_PLAIN;
-    } else if (send(fd, greeting, GREETING_BYTES, MSG_NOSIGNAL) == (ssize_t)GREETING_BYTES &&
-               wait_for(fd, POLLIN, timeout_us) && recv(fd, heard, 1, 0) == 1 &&
-               (heard[0] == RECORD_HANDSHAKE || heard[0] == RECORD_ALERT)) {
-        speech = PSP_SPEECH_TLS;
-    }
+    if (wait_for(fd, POLLIN, LISTEN_US) ||
+        (send(fd, greeting, GREETING_BYTES, MSG_NOSIGNAL) == (ssize_t)GREETING_BYTES &&
+         wait_for(fd, POLLIN, ANSWER_US)))
+        speech = listen_to(fd);
     (void)close(fd);
     return speech;
 }
