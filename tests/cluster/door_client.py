@@ -124,13 +124,40 @@ def varint(n):
     return out + bytes([n])
 
 
-def packed(rows):
+def packed(field, rows):
     data = struct.pack(f"<{len(rows)}Q", *rows)
-    return varint(15 << 3 | 2) + varint(len(data)) + data
+    return varint(field << 3 | 2) + varint(len(data)) + data
 
 
-def single(rows):
-    return b"".join(varint(15 << 3 | 1) + struct.pack("<Q", row) for row in rows)
+def single(field, rows):
+    return b"".join(varint(field << 3 | 1) + struct.pack("<Q", row) for row in rows)
+
+
+# Fields that nobody knows, one of each wire type.
+UNKNOWN = (varint(1000 << 3) + varint(2**64 - 1) + varint(999 << 3 | 2) + varint(4) + b"what" +
+           varint(998 << 3 | 1) + bytes(8) + varint(997 << 3 | 5) + bytes(4) + varint(996 << 3 | 2) + varint(0))
+
+
+def ways_to_write(field, rows):
+    """Ids packed, one by one, in several pieces, some of them empty, and mixed."""
+    half = len(rows) // 2
+    return [packed(field, rows), single(field, rows), packed(field, rows[:half]) + packed(field, rows[half:]),
+            single(field, rows[:half]) + packed(field, rows[half:]),
+            packed(field, rows[:half]) + single(field, rows[half:]),
+            packed(field, rows[:half]) + UNKNOWN + single(field, rows[half:]),
+            packed(field, []) + packed(field, rows) + packed(field, []),
+            b"".join(packed(field, [row]) for row in rows)]
+
+
+def all_messages(make_header, head, field, rows):
+    """Every way to write the ids, before and after the other fields, with unknown ones all over."""
+    def header(more):
+        known = make_header().SerializeToString() + more
+        return varint(1 << 3 | 2) + varint(len(known)) + known
+    for ids in ways_to_write(field, rows):
+        yield header(b"") + head + ids
+        yield ids + head + header(b"")
+        yield UNKNOWN + header(UNKNOWN) + UNKNOWN + head + ids + UNKNOWN
 
 
 def rows_check(address):
@@ -141,16 +168,23 @@ def rows_check(address):
     cluster.push(pb.PUSH_ASSIGN, values)
     assert cluster.pull(rows) == values
 
-    # Ids packed, one by one, in several pieces, mixed; fields that nobody knows; fields in any order.
-    unknown = varint(1000 << 3) + varint(5) + varint(999 << 3 | 2) + varint(4) + b"what"
+    # However ids are written, and whatever stands between the fields that are known.
     for server, part in cluster.split(rows):
-        head = cluster.pull_request(server, []).SerializeToString()
-        half = len(part) // 2
-        for ids in (packed(part), single(part), packed(part[:half]) + packed(part[half:]),
-                    single(part[:half]) + packed(part[half:]), packed(part[:half]) + unknown + single(part[half:])):
-            for message in (head + ids, ids + head, unknown + head + unknown + ids + unknown):
-                reply = pb.PullReply.FromString(server.raw("Pull", message))
-                assert cluster.values(reply, part) == {row: values[row] for row in part}
+        head = cluster.pull_request(server, [])
+        head.ClearField("header")
+        for message in all_messages(server.header, head.SerializeToString(), 15, part):
+            reply = pb.PullReply.FromString(server.raw("Pull", message))
+            assert cluster.values(reply, part) == {row: values[row] for row in part}
+        head = cluster.push_request(server, part, pb.PUSH_DELTA, {row: (1.0, 2.0, 3.0) for row in part}, sequence=0)
+        head.ClearField("header")
+        head.ClearField("ids")
+        pushed = 0
+        for message in all_messages(lambda: server.header(ordered=True), head.SerializeToString(), 14, part):
+            reply = pb.PushReply.FromString(server.raw("Push", message))
+            assert reply.header.status == 0, reply.header.message
+            pushed += 1
+    values = {row: (a + pushed, b + 2 * pushed, c + 3 * pushed) for row, (a, b, c) in values.items()}
+    assert cluster.pull(rows) == values
 
     # Once each, however often it is sent; in the order of sequences, whichever comes first.
     server, part = cluster.split(rows)[0]
