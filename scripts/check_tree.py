@@ -79,6 +79,7 @@ COVERED_BY = [
     ("proto/message_pack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
     ("proto/message_unpack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
     ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
+    ("proto/grpc/door_frames.c", "tests/cluster/test_door_frames.sh", "a foreign client's streams"),
     ("proto/grpc/grpc_call.c", "tests/unit/proto/grpc/test_grpc_client.c", "what it consists of"),
     ("proto/grpc/grpc_signs.c", "tests/unit/proto/grpc/test_grpc_client.c", "signs of life"),
     ("proto/grpc/descriptors.c", "tests/unit/proto/grpc/test_door_streams.c", "what is found"),

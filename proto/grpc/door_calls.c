@@ -70,6 +70,7 @@ static void empty_call(psp_door_call_t *call)
         grpc_byte_buffer_destroy(call->reply);
     if (call->last_word != NULL)
         grpc_byte_buffer_destroy(call->last_word);
+    psp_door_frames_clear(&call->frames);
     if (call->inside != NULL)
         grpc_call_unref(call->inside);
 }
@@ -239,6 +240,7 @@ void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message)
     message->kind = call->method.kind;
     message->peer = PSP_PEER_GUEST;
     message->call = call;
+    atomic_fetch_sub(&door->bytes_here, call->bytes); /* of a message before, which is answered */
     call->bytes = message->capacity;
     atomic_fetch_add(&door->bytes_here, call->bytes);
     psp_door_enter(call, PSP_CALL_HELD);
@@ -255,8 +257,11 @@ static void step_received(psp_grpc_tag_t *tag, bool ok)
     psp_buffer_t *buffer = NULL;
     psc_error_t error = PSC_ERROR_INIT;
     psc_status_t st;
-    if (call->request == NULL && call->method.asks_again) {
-        psp_door_end_call(call, GRPC_STATUS_OK, ""); /* it has no more questions, or has gone */
+    if (call->request == NULL && call->method.asks_again) { /* no more questions, or gone */
+        if (call->method.finish != NULL)
+            call->method.finish(call);
+        else
+            psp_door_end_call(call, GRPC_STATUS_OK, "");
         psp_door_admit(door);
         return;
     }
@@ -328,7 +333,7 @@ static void release(void *context)
     psp_door_unlock(door);
 }
 
-void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer)
+void psp_door_lend(psp_door_call_t *call, psp_buffer_t *answer)
 {
     psp_door_t *door = call->door;
     atomic_fetch_add(&door->bytes_here, answer->capacity);
@@ -337,6 +342,15 @@ void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer)
     psp_door_unlock(door);
     answer->call = door; /* for release, which may come when the call has ended */
     call->reply = psp_grpc_lend(answer, release);
+}
+
+void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer)
+{
+    if (call->method.reply != NULL) {
+        call->method.reply(call, answer);
+        return;
+    }
+    psp_door_lend(call, answer);
     psp_door_end_call(call, GRPC_STATUS_OK, "");
 }
 

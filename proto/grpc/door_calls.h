@@ -11,6 +11,7 @@
 #ifndef PROTO_GRPC_DOOR_CALLS_H
 #define PROTO_GRPC_DOOR_CALLS_H
 
+#include "proto/grpc/door_frames.h"
 #include "proto/grpc/door_methods.h"
 #include "proto/grpc/grpc_layer.h"
 #include "proto/grpc/grpc_server.h"
@@ -59,6 +60,7 @@ struct psp_door_call {
     bool has_begun;              /* the beginning of the answer was sent */
     bool hears_close;            /* `closed` was started */
     bool is_closed;              /* `closed` has come; guarded by door->lock */
+    psp_door_frames_t frames;
     psp_door_step_t accepted, received, sent, closed, ended;
 };
 
@@ -67,8 +69,9 @@ struct psp_door {
     psp_door_options_t options;
     psp_grpc_queue_t *queue;
     grpc_server *server;
-    psp_grpc_tls_t *tls;  /* NULL: plain text */
-    psc_queue_t *arrived; /* messages for the owner */
+    psp_grpc_tls_t *tls;    /* NULL: plain text */
+    psc_queue_t *arrived;   /* messages for the owner */
+    psp_scratch_t *scratch; /* of answers that are looked at; the owner's */
     psp_grpc_tag_t shut;
     char address[PSP_ADDRESS_MAX + 8];
     uint64_t looked_us;
@@ -106,8 +109,11 @@ void psp_door_admit(psp_door_t *door);
 /* Gives a message to the owner, whose the call is until it replies. Takes message. */
 void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message);
 
-/* Ends a call that is HELD with the owner's answer, which it takes. Owner's thread. */
+/* The owner's answer, which it takes, to a call that is HELD: ends it, as a rule. Owner's thread. */
 void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer);
+
+/* Makes an answer call->reply, to be sent; it counts until gRPC needs it no more. Takes answer. */
+void psp_door_lend(psp_door_call_t *call, psp_buffer_t *answer);
 
 /* Starts a batch of a call. One of a call that is over still ends by its step. */
 void psp_door_start(psp_door_call_t *call, const grpc_op *ops, size_t n, psp_door_step_t *step);

@@ -1,11 +1,13 @@
 /*
  * Messages of embps go to the owner of the transport, which is the server. What is about the door
  * itself, health and reflection, it answers here, so that a probe gets its answer while the owner
- * is busy. One more method is one more line in `own`.
+ * is busy. Streams go to the owner frame by frame (door_frames). One more method is one more line in
+ * `own`.
  */
 #include "proto/grpc/door_methods.h"
 
 #include "proto/grpc/door_calls.h"
+#include "proto/grpc/door_frames.h"
 #include "proto/grpc/door_streams.h"
 #include "proto/grpc/grpc_health.h"
 #include "proto/grpc/grpc_reflection.h"
@@ -53,6 +55,19 @@ static const struct own_method {
      {.answer = reflect, .is_stream = true, .asks_again = true}},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
      {.answer = reflect, .is_stream = true, .asks_again = true}},
+    {"/embps.v1.Embps/Export",
+     {.kind = PSP_EXPORT,
+      .answer = psp_door_frames_begin,
+      .is_stream = true,
+      .reply = psp_door_frames_write,
+      .sent = psp_door_frames_go_on}},
+    {"/embps.v1.Embps/Import",
+     {.kind = PSP_IMPORT,
+      .answer = psp_door_hand_over,
+      .is_stream = true,
+      .asks_again = true,
+      .reply = psp_door_frames_ask,
+      .finish = psp_door_frames_sum_up}},
 };
 
 bool psp_door_method_find(grpc_slice path, psp_door_method_t *method_out)

@@ -20,6 +20,13 @@ typedef struct psp_door_method {
     psp_door_answer_fn answer;
     bool is_stream;  /* it may be answered more than once: door_streams */
     bool asks_again; /* a stream of questions too: answer is called for each */
+
+    /* Of streams that the owner answers (door_frames); NULL: the usual. What is done with the
+     * owner's answer, which it takes, on the owner's thread; when an answer has left (ok false: it
+     * could not); when no further message comes. */
+    void (*reply)(struct psp_door_call *call, psp_buffer_t *answer);
+    void (*sent)(struct psp_door_call *call, bool ok);
+    void (*finish)(struct psp_door_call *call);
 } psp_door_method_t;
 
 /* The method of this path; false: there is none. Any bytes are safe. */

@@ -47,6 +47,10 @@ static void step_sent(psp_grpc_tag_t *tag, bool ok)
     psp_door_t *door = call->door;
     grpc_byte_buffer_destroy(call->reply);
     call->reply = NULL;
+    if (call->method.sent != NULL) {
+        call->method.sent(call, ok);
+        return;
+    }
     if (!call->hears_close) {
         psp_door_enter(call, PSP_CALL_ASKING);
         psp_door_receive(call); /* of one that is off there is nothing more, which ends it */
@@ -89,17 +93,22 @@ void psp_door_stream_answer(psp_door_call_t *call)
     send_reply(call);
 }
 
-void psp_door_stream_rest(psp_door_call_t *call, grpc_byte_buffer *last_word)
+void psp_door_stream_hear(psp_door_call_t *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
     op.data.recv_close_on_server.cancelled = &call->was_cancelled;
-    call->last_word = last_word;
     call->hears_close = true;
     psp_door_lock(call->door);
     call->n_last++;
     psp_door_unlock(call->door);
-    psp_door_enter(call, PSP_CALL_SENDING); /* before `closed` may come */
     psp_door_start(call, &op, 1, &call->closed);
+}
+
+void psp_door_stream_rest(psp_door_call_t *call, grpc_byte_buffer *last_word)
+{
+    call->last_word = last_word;
+    psp_door_enter(call, PSP_CALL_SENDING); /* before `closed` may come */
+    psp_door_stream_hear(call);
     send_reply(call);
 }
 

@@ -1,6 +1,6 @@
 /*
- * Streams that the door answers itself. Inside proto/grpc/ only. All on the queue's thread, but for
- * the end.
+ * Calls that are answered more than once. Inside proto/grpc/ only. All on the queue's thread, but
+ * for the end.
  *
  *     call->reply = ...;
  *     psp_door_stream_answer(call);             sends it; then method.answer gets the next message
@@ -15,8 +15,12 @@
 /* The steps of a call that only streams have. */
 void psp_door_stream_init(psp_door_call_t *call);
 
-/* Sends call->reply, then reads on. */
+/* Sends call->reply, then reads on, or does what the method does then. The thread whose the call is.
+ */
 void psp_door_stream_answer(psp_door_call_t *call);
+
+/* From now on call->is_closed tells whether the client has left. Before anything is sent. */
+void psp_door_stream_hear(psp_door_call_t *call);
 
 /* Sends call->reply, then waits for the client to leave or the door to be closed, of which the
  * client is told with last_word. Takes last_word; NULL: the status alone. */

@@ -22,6 +22,7 @@
 
 #define LIBRARY_BYTES ((size_t)64 << 20) /* of gRPC's own buffers */
 #define STREAMS_PER_CONNECTION 256
+#define SCRATCH_BYTES ((size_t)64 << 10)
 
 static psp_door_t *door_of(psp_transport_t *transport)
 {
@@ -164,6 +165,7 @@ static void door_destroy(psp_transport_t *transport)
     psp_door_unlock(door);
     psp_door_free_calls(door);
     psc_queue_destroy(door->arrived);
+    psp_scratch_destroy(door->scratch);
     (void)pthread_cond_destroy(&door->changed);
     (void)pthread_mutex_destroy(&door->lock);
     psc_free(door);
@@ -252,6 +254,8 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     door->options.tls = (psp_door_tls_t){NULL, NULL, NULL};
     door->shut.done = step_shut;
     st = psc_queue_create(&door->arrived, error);
+    if (st == PSC_OK)
+        st = psp_scratch_create(SCRATCH_BYTES, &door->scratch, error);
     if (st == PSC_OK && options->tls.cert != NULL)
         st = psp_grpc_tls_create(&options->tls, &door->tls, error);
     if (st == PSC_OK)

@@ -5,8 +5,9 @@
  * goes on, which is the rule; any other is opened anew, at the block's slot, and what lies before
  * its first id is passed over. Opening costs a pass over the rows in memory, so an export keeps the
  * walk for QUANTUM blocks before another one that waits may have it, or until it has asked for
- * nothing for PAUSE_US; a walk that nobody uses is closed after REST_US, which gives its memory
- * back to the rows.
+ * nothing for PAUSE_US; a session's own exports give it to each other at once, since the next block
+ * of the one is asked for behind that of the other. A walk that nobody uses is closed after
+ * REST_US, which gives its memory back to the rows.
  *
  * The rows of a piece of the walk are prepared like those of a pull that scans: they displace
  * nothing, and what is dirty stays so. A request that makes its block holds its place (`request`)
@@ -91,7 +92,8 @@ static psc_status_t take_walk(ps_shard_t *shard, ps_request_t *request,
         return PSC_OK;
     const bool fits = exporter->scan != NULL && exporter->table == request->table &&
                       compare(&exporter->at, key) == 0;
-    const bool free = exporter->scan == NULL || exporter->n_blocks >= QUANTUM ||
+    const bool free = exporter->scan == NULL || exporter->peer == request->buffer->peer ||
+                      exporter->n_blocks >= QUANTUM ||
                       exporter->used_us + PAUSE_US < shard->now_us ||
                       (exporter->piece.end && exporter->piece_at == exporter->piece.n);
     if (!fits && !free)
@@ -108,6 +110,7 @@ static psc_status_t take_walk(ps_shard_t *shard, ps_request_t *request,
         exporter->at = *key;
     }
     exporter->request = request;
+    exporter->peer = request->buffer->peer;
     exporter->n_blocks++;
     *taken_out = true;
     return PSC_OK;

@@ -42,6 +42,7 @@ typedef struct ps_exporter {
     size_t piece_at;            /* rows of the piece before it were given */
     size_t n_taken;             /* rows of the piece from there on that request has looked at */
     struct ps_request *request; /* whose block is being made; NULL: none is */
+    uint32_t peer;              /* whose block was made last */
     uint32_t n_blocks;          /* since the walk was opened */
     uint64_t used_us;           /* when a block was asked for last, in the shard's time */
     bool moved;                 /* since the last poll */
