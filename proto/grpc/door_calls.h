@@ -109,7 +109,8 @@ void psp_door_admit(psp_door_t *door);
 /* Gives a message to the owner, whose the call is until it replies. Takes message. */
 void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message);
 
-/* The owner's answer, which it takes, to a call that is HELD: ends it, as a rule. Owner's thread. */
+/* The owner's answer, which it takes, to a call that is HELD: ends it, as a rule. Owner's thread.
+ */
 void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer);
 
 /* Makes an answer call->reply, to be sent; it counts until gRPC needs it no more. Takes answer. */

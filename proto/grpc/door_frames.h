@@ -4,8 +4,8 @@
  *
  *     Export   one request, then its blocks: after each the same request with the block's `next` as
  *              cursor goes to the owner, once the block has left
- *     Import   requests, each handed over when the one before it is answered; one answer at the end,
- *              or at the first refusal, with the sums of all
+ *     Import   requests, each handed over when the one before it is answered; one answer at the
+ *              end, or at the first refusal, with the sums of all
  *
  * The functions are those of psp_door_method_t.
  */

@@ -1,8 +1,8 @@
 /*
  * Messages of embps go to the owner of the transport, which is the server. What is about the door
  * itself, health and reflection, it answers here, so that a probe gets its answer while the owner
- * is busy. Streams go to the owner frame by frame (door_frames). One more method is one more line in
- * `own`.
+ * is busy. Streams go to the owner frame by frame (door_frames). One more method is one more line
+ * in `own`.
  */
 #include "proto/grpc/door_methods.h"
 

@@ -15,8 +15,8 @@
 /* The steps of a call that only streams have. */
 void psp_door_stream_init(psp_door_call_t *call);
 
-/* Sends call->reply, then reads on, or does what the method does then. The thread whose the call is.
- */
+/* Sends call->reply, then reads on, or does what the method does then. The thread whose the call
+ * is. */
 void psp_door_stream_answer(psp_door_call_t *call);
 
 /* From now on call->is_closed tells whether the client has left. Before anything is sent. */
