@@ -70,6 +70,16 @@ def as_rows(rows: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
         return np.ascontiguousarray(array, dtype=np.float32)
 
 
+def as_counts(counts: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """counts as uint32, C-contiguous, of exactly this shape."""
+    array = np.asarray(counts)
+    if array.dtype.kind not in "iu" or array.shape != shape:
+        raise InvalidArgument(f"counts: must be integers of shape {list(shape)}")
+    if array.size and not (0 <= int(array.min()) and int(array.max()) < 2**32):
+        raise InvalidArgument("counts: a number is not in 0 to 2**32 - 1")
+    return np.ascontiguousarray(array, dtype=np.uint32)
+
+
 def as_out(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
     """Memory for pulled rows: out itself if it fits, a new array without out."""
     if out is None:

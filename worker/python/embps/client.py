@@ -16,8 +16,8 @@ import math
 import os
 import re
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from ctypes import byref, c_bool, c_uint64, c_void_p, sizeof
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import POINTER, byref, c_bool, c_uint32, c_uint64, c_void_p, sizeof
 from types import TracebackType
 from typing import Any, Union
 
@@ -26,6 +26,7 @@ import numpy as np
 from . import arrays, errors, library
 from .errors import InvalidArgument
 from .requests import Future, Session
+from .walks import Walk
 
 Spec = Union[str, Sequence[Union[str, float]]]  # "adam", or ("adam", 0.9, 0.999)
 Path = Union[str, "os.PathLike[str]"]
@@ -257,6 +258,47 @@ class Table:
         with self._session.use():
             library.call("embps_push_start", *arguments, byref(handle))
         return Future(self.client, self._session, handle, None)
+
+    # The whole table
+
+    def export(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """All rows that were ever pushed, in blocks: pairs of ids, [N] uint64, and values, [N, D].
+
+        Each row comes once, as it is when its block is made; pushes may go on meanwhile, and rows
+        that come into being after the start may be there or not. Rows that expired or were not
+        admitted are left out. The order is the servers' own.
+        """
+        for block in self.export_blocks():
+            yield block.ids, block.values
+
+    def export_blocks(self, *, state: bool = False) -> Walk:
+        """The same as an iterator of Block. state: with what the optimizer keeps beside the rows, and
+        their counts, so that import_rows(*block) sets them elsewhere to the last bit."""
+        return Walk(self.client, self._session, self._handle, state)
+
+    def import_rows(self, ids: Any, values: Any, state: Any = None, counts: Any = None) -> int:
+        """Sets rows as given: values [*ids.shape, D], all finite. Returns how many are new.
+
+        Without state the optimizer's state of rows that exist stays, as with assign. state:
+        [*ids.shape, K], counts: [*ids.shape, 2], of an export with state. Applied at once, whatever
+        the staleness. Rows go in messages of up to 1 MiB, each of which is applied whole or not at
+        all.
+        """
+        array = arrays.as_ids(ids)
+        rows = arrays.as_rows(values, (*array.shape, self.dim), "values")
+        block = library.BlockStruct(size=sizeof(library.BlockStruct), n=array.size, dim=self.dim,
+                                    ids=arrays.id_pointer(array), rows=arrays.row_pointer(rows))
+        if state is not None:
+            width = np.shape(state)[-1] if np.ndim(state) == array.ndim + 1 else 0
+            beside = arrays.as_rows(state, (*array.shape, width), "state")
+            block.state_floats, block.state = width, arrays.row_pointer(beside)
+        if counts is not None:
+            numbers = arrays.as_counts(counts, (*array.shape, 2))
+            block.counts = numbers.ctypes.data_as(POINTER(c_uint32))
+        created = c_uint64()
+        with self._session.use():
+            library.call("embps_import", self._handle, byref(block), byref(created))
+        return created.value
 
     def prefetch(self, ids: Any, clock: int = 0) -> None:
         """Announces rows that this client will pull when it has ended so many clocks, so that servers

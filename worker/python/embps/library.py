@@ -24,6 +24,7 @@ ASYNC = 2**32 - 1
 
 GRADIENT, DELTA, ASSIGN = 0, 1, 2
 PULL_SCAN, PULL_EXACT = 1, 2
+EXPORT_STATE = 1
 
 
 class ErrorStruct(Structure):
@@ -61,6 +62,12 @@ class TableOptions(Structure):
     ]
 
 
+class BlockStruct(Structure):
+    _fields_ = [("size", c_size_t), ("n", c_size_t), ("dim", c_uint32), ("state_floats", c_uint32),
+                ("ids", POINTER(c_uint64)), ("rows", POINTER(c_float)), ("state", POINTER(c_float)),
+                ("counts", POINTER(c_uint32))]
+
+
 CounterFn = CFUNCTYPE(None, c_void_p, c_char_p, c_uint64)
 
 _ERROR = POINTER(ErrorStruct)
@@ -96,6 +103,10 @@ _CALLS = {
     "embps_clock": (c_int, [c_void_p, c_uint64, POINTER(c_uint64), _ERROR]),
     "embps_last_clock": (c_int, [c_void_p, c_uint64, POINTER(c_uint64), _ERROR]),
     "embps_barrier": (c_int, [c_void_p, _ERROR]),
+    "embps_export_start": (c_int, [c_void_p, c_uint32, _HANDLE_OUT, _ERROR]),
+    "embps_export_next": (c_int, [c_void_p, POINTER(BlockStruct), _ERROR]),
+    "embps_export_end": (None, [c_void_p]),
+    "embps_import": (c_int, [c_void_p, POINTER(BlockStruct), POINTER(c_uint64), _ERROR]),
     "embps_stats": (c_int, [c_void_p, CounterFn, c_void_p, _ERROR]),
     "embps_traffic": (None, [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]),
 }

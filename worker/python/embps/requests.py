@@ -43,6 +43,8 @@ class Session:
         self.pid = os.getpid()
         self.dropped: collections.deque[_Record] = collections.deque()
         self.unseen: errors.Error | None = None  # guarded by lock; the first error of a dropped one
+        self.walks: set[Any] = set()  # exports that have not ended (walks.py); guarded by lock
+        self.ended_walks: collections.deque[Any] = collections.deque()  # those that were forgotten
 
     @contextlib.contextmanager
     def use(self) -> Iterator[c_void_p]:
@@ -55,6 +57,10 @@ class Session:
                 raise errors.Closed("the client is closed")
             if self.dropped:
                 self._reap(wait=False)
+            while self.ended_walks:
+                walk = self.ended_walks.popleft()
+                self.walks.discard(walk)
+                walk.end()
             yield self.handle
 
     def _reap(self, wait: bool) -> None:
@@ -89,6 +95,8 @@ class Session:
             if self.handle is None:
                 return
             self._reap(wait=True)
+            while self.walks:
+                self.walks.pop().end()
             handle, self.handle = self.handle, None
             library.call("embps_close", handle)
             self._raise_unseen()

@@ -46,7 +46,8 @@ class Declarations(python_tests.Case):
         for name, struct in (("embps_error_t", library.ErrorStruct),
                              ("embps_local_options_t", library.LocalOptions),
                              ("embps_connect_options_t", library.ConnectOptions),
-                             ("embps_table_options_t", library.TableOptions)):
+                             ("embps_table_options_t", library.TableOptions),
+                             ("embps_block_t", library.BlockStruct)):
             ours = [ctypes.sizeof(struct)] + [getattr(struct, field).offset for field, _ in struct._fields_]
             self.assertEqual(ours, self.c_layout(name, struct), name)
 
@@ -362,6 +363,59 @@ class Clients(python_tests.Case):
         self.assertTrue(all(n > 0 for n in client.traffic()))
         self.assertRaises(embps.InvalidArgument, client.set_cache, 1)
         self.assertRaises(embps.InvalidArgument, client.clock, -1)
+
+    def test_a_table_is_exported_and_goes_on_elsewhere(self):
+        random = np.random.default_rng(3)
+        first, second = self.connect(), embps.connect(f"local:{self.folder / 'other'}", memory="16M")
+        self.addCleanup(second.close)
+        options = {"init": "normal", "optimizer": "adam", "precision": "bf16"}
+        table, copy_ = (client.table("t", 4, **options) for client in (first, second))
+        ids = random.integers(0, 2**64, 3000, dtype=np.uint64)
+        gradients = random.standard_normal((3000, 4)).astype(np.float32)
+        table.push(ids, gradients, 0.1)
+        found = {}
+        for some, values in table.export():
+            self.assertEqual((some.dtype, values.dtype, values.shape), (np.uint64, np.float32, (len(some), 4)))
+            found.update(zip(some.tolist(), values.tolist()))
+        self.assertEqual(found, dict(zip(ids.tolist(), table.pull(ids).tolist())))
+        created = sum(copy_.import_rows(*block) for block in table.export_blocks(state=True))
+        self.assertEqual(created, len(set(ids.tolist())))
+        table.push(ids, gradients, 0.1)
+        copy_.push(ids, gradients, 0.1)
+        self.assertTrue(np.array_equal(table.pull(ids), copy_.pull(ids)))
+
+    def test_exports_end_early_are_forgotten_and_end_with_their_client(self):
+        client = self.connect()
+        table = client.table("t", 2)
+        table.assign(np.arange(2000), np.ones((2000, 2)))
+        walk = table.export_blocks()
+        self.assertGreater(len(next(walk).ids), 0)
+        walk.close()
+        walk.close()
+        self.assertEqual(list(walk), [])
+        for _ in table.export():
+            break  # the rest is forgotten
+        gc.collect()
+        self.assertEqual(sum(len(ids) for ids, _ in table.export()), 2000)
+        left = table.export_blocks(state=True)
+        block = next(left)
+        self.assertIsNone(block.state)  # sgd has none
+        self.assertEqual(block.counts.shape, (len(block.ids), 2))
+        client.close()
+        self.assertRaises(embps.Closed, table.export_blocks)
+        self.assertEqual(list(left), [])
+
+    def test_what_cannot_be_imported_is_refused(self):
+        table = self.connect().table("t", 2, optimizer="adagrad")
+        ones = np.ones((2, 2))
+        self.assertEqual(table.import_rows([1, 2], ones), 2)
+        self.assertEqual(table.import_rows([[1], [3]], np.ones((2, 1, 2)), np.ones((2, 1, 2)),
+                                           np.ones((2, 1, 2), dtype=np.int64)), 1)
+        for arguments in ((np.full((2, 2), np.nan),), (np.ones((2, 3)),), (ones, np.ones(2)),
+                          (ones, np.full((2, 2), np.inf)), (ones, ones, ones), (ones, ones, np.full((2, 2), -1)),
+                          (ones, ones, np.ones((2, 3), dtype=int))):
+            self.assertRaises(embps.InvalidArgument, table.import_rows, [1, 2], *arguments)
+        self.assertRaises(embps.Mismatch, table.import_rows, [1, 2], ones, np.ones((2, 3)))
 
 
 if __name__ == "__main__":
