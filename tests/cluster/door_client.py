@@ -240,8 +240,7 @@ def malformed_check(address, count):
     push = cluster.push_request(server, part, pb.PUSH_DELTA, values, sequence=10**9)
     push.header.session ^= 1  # whatever is left of it must not count
     push = push.SerializeToString()
-    methods = ["Hello", "OpenTable", "Pull", "Push", "Clock", "Barrier", "Stats", "Goodbye", "Prefetch", "Attach",
-               "Touches"]
+    methods = [method.name for method in pb.DESCRIPTOR.services_by_name["Embps"].methods]
 
     def bad():
         kind = rng.randrange(4)
