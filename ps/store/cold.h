@@ -56,6 +56,10 @@ typedef struct ps_cold_ops {
     psc_status_t (*scan)(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error_t *error);
     /* Everything written so far is on disk when it returns. */
     psc_status_t (*sync)(ps_cold_t *cold, psc_error_t *error);
+    /* Files of a tier that holds what this one does now, in a folder that is made; those that will
+       never change share their bytes with the tier's own. Nothing need be synced. Errors: IO,
+       DISK_FULL; UNSUPPORTED. */
+    psc_status_t (*save)(ps_cold_t *cold, const char *folder, psc_error_t *error);
     void (*destroy)(ps_cold_t *cold);
 } ps_cold_ops_t;
 

@@ -168,6 +168,12 @@ static psc_status_t memory_sync(ps_cold_t *cold, psc_error_t *error)
     return PSC_OK;
 }
 
+static psc_status_t memory_save(ps_cold_t *cold, const char *folder, psc_error_t *error)
+{
+    (void)cold;
+    return psc_error_set(error, PSC_UNSUPPORTED, "%s: the memory tier has no files", folder);
+}
+
 static void memory_destroy(ps_cold_t *cold)
 {
     if (cold == NULL)
@@ -185,6 +191,7 @@ static const ps_cold_ops_t memory_ops = {
     .write = memory_write,
     .scan = memory_scan,
     .sync = memory_sync,
+    .save = memory_save,
     .destroy = memory_destroy,
 };
 

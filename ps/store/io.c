@@ -294,6 +294,11 @@ static psc_status_t run_other(ps_io_t *io, ps_io_job_t *job)
 {
     if (io->error.code != PSC_OK)
         return io->error.code;
+    if (job->kind == PS_IO_SAVE) {
+        const psc_status_t saved = io->cold->ops->save(io->cold, job->folder, job->fault);
+        PSC_BUG_ON(saved != job->fault->code);
+        return PSC_OK;
+    }
     psc_status_t st = job->kind == PS_IO_WRITE ? run_write(io, job)
                       : job->kind == PS_IO_SCAN
                           ? io->cold->ops->scan(io->cold, job->scan, &io->error)

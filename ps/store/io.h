@@ -29,6 +29,7 @@ typedef enum ps_io_kind {
     PS_IO_WRITE,
     PS_IO_SYNC,
     PS_IO_SCAN,
+    PS_IO_SAVE,
 } ps_io_kind_t;
 
 typedef struct ps_io_read {
@@ -58,6 +59,8 @@ typedef struct ps_io_job {
     uint8_t *bytes; /* WRITE: the records */
     size_t used;
     ps_cold_scan_t *scan; /* SCAN: heads are row headers */
+    const char *folder;   /* SAVE: of the cold tier's files */
+    psc_error_t *fault;   /* SAVE: out; a tier that cannot be saved has not failed */
     struct ps_io_job *next_free;
 } ps_io_job_t;
 
@@ -86,7 +89,7 @@ ps_io_job_t *ps_io_write_job(ps_io_t *io);
 /* How many there are. */
 size_t ps_io_free_writes(const ps_io_t *io);
 
-/* Gives a job back that is not under way: a READ or WRITE job; a SCAN job is its maker's. */
+/* Gives a job back that is not under way: a READ or WRITE job; others are their maker's. */
 void ps_io_put(ps_io_t *io, ps_io_job_t *job);
 
 /* False when the job is full. */

@@ -19,6 +19,7 @@
 
 #include "common/hash.h"
 #include "common/slots.h"
+#include "ps/store/cut.h"
 
 /* A page of dirty rows fills at most the job being filled and two more. */
 #define PAGE_JOBS 2
@@ -76,11 +77,12 @@ bool ps_room_remove_cold(ps_store_t *store, const ps_row_header_t *row)
     return false;
 }
 
-/* False: all write jobs are under way. */
+/* False: all write jobs, or all pieces of a cut, are under way. */
 static bool evict(ps_store_t *store, ps_place_t place)
 {
     const ps_row_header_t *row = ps_store_row(store->base, place);
-    if ((row->flags & PS_ROW_DIRTY) != 0 && !ps_room_write_back(store, row))
+    if ((row->flags & PS_ROW_DIRTY) != 0 &&
+        (!ps_cut_keep_row(store, place) || !ps_room_write_back(store, row)))
         return false;
     ps_room_drop(store, place);
     store->counters.evicted++;

@@ -40,6 +40,7 @@
 #include "common/alloc.h"
 #include "common/hash.h"
 #include "common/slots.h"
+#include "ps/store/cut.h"
 #include "ps/store/find.h"
 #include "ps/store/room.h"
 #include "ps/store/share.h"
@@ -84,6 +85,7 @@ static void destroy_parts(ps_store_t *store)
 {
     ps_io_stop(store->io);
     ps_store_scan_destroy(store->scan);
+    ps_cut_destroy(store);
     for (uint32_t i = 0; i < store->n_tables; i++) {
         if (store->tables[i] != NULL)
             ps_index_destroy(store->tables[i]->index);
@@ -568,6 +570,10 @@ psc_status_t ps_store_poll(ps_store_t *store, bool *progress_out, psc_error_t *e
         }
         if (job->kind == PS_IO_SCAN) {
             ps_store_scan_finish(store);
+            continue;
+        }
+        if (job->kind == PS_IO_SAVE) {
+            ps_cut_finish(store);
             continue;
         }
         if (job->kind == PS_IO_READ)

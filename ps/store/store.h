@@ -45,6 +45,7 @@ typedef enum ps_row_state {
 /* Flags of a row. */
 #define PS_ROW_DIRTY 1u /* differs from the cold tier */
 #define PS_ROW_SCAN 2u  /* in memory for scans alone so far: goes when the last of them ends */
+#define PS_ROW_KEPT 4u  /* a cut (cut.h) has what the row was */
 
 /* In front of every row's floats, in memory and on disk (little-endian). 32 bytes. */
 typedef struct ps_row_header {

@@ -38,6 +38,8 @@ typedef struct ps_store_held {
     bool any_new; /* some rows were not there: release looks for those that nobody made */
 } ps_store_held_t;
 
+typedef struct ps_store_cut ps_store_cut_t;
+
 struct ps_store {
     uint64_t memory_bytes;
     ps_store_layout_t layout;
@@ -56,6 +58,7 @@ struct ps_store {
     psc_shared_file_t shared;   /* control NULL: the rows are not shared */
     uint32_t n_loads;           /* rows: for serials of loads */
     struct ps_store_scan *scan; /* open, or closed with its job under way; or NULL */
+    ps_store_cut_t *cut;        /* under way; or NULL */
     psc_error_t failure;        /* code PSC_OK while all is well */
     ps_store_counters_t counters;
 };

@@ -27,6 +27,7 @@
 #include "common/alloc.h"
 #include "common/hash.h"
 #include "common/slots.h"
+#include "ps/store/cut.h"
 #include "ps/store/room.h"
 
 #include <string.h>
@@ -418,6 +419,8 @@ psc_status_t ps_store_erase(ps_store_t *store, ps_batch_t *batch, psc_error_t *e
         return ps_store_failed(store, error);
     const ps_store_table_t *table = ps_store_find_table(store, batch->table);
     psc_status_t st = ps_store_settle_held(store, error); /* it may have some of these rows */
+    if (st == PSC_OK)
+        st = ps_store_cut_keep(store, batch, error);
     for (size_t i = 0; st == PSC_OK && i < batch->n; i++) {
         ps_row_header_t *row = ps_store_row(store->base, batch->places[i]);
         if (row->state != PS_ROW_PRESENT)

@@ -61,6 +61,12 @@ static psc_status_t tier_sync(ps_cold_t *cold, psc_error_t *error)
     return inner->ops->sync(inner, error);
 }
 
+static psc_status_t tier_save(ps_cold_t *cold, const char *folder, psc_error_t *error)
+{
+    ps_cold_t *inner = pass(cold, 'c');
+    return inner->ops->save(inner, folder, error);
+}
+
 static void tier_destroy(ps_cold_t *cold)
 {
     (void)cold; /* test_tier_destroy does it: the test still wants to look */
@@ -72,6 +78,7 @@ static const ps_cold_ops_t tier_ops = {
     .write = tier_write,
     .scan = tier_scan,
     .sync = tier_sync,
+    .save = tier_save,
     .destroy = tier_destroy,
 };
 

@@ -1,0 +1,282 @@
+/*
+ * A cut: a hand goes over the pages of the slab, once, and copies dirty rows out; a row ahead of
+ * the hand that is about to change, or to leave memory, is copied first.
+ *
+ * Marks. A row ahead of the hand with PS_ROW_KEPT has been dealt with: its image is in a piece, or
+ * it was clean, or absent, at the moment of the cut. The hand takes the mark off, also from rows
+ * that are waited for. So after the walk no row has one; and a cut that is abandoned walks on to
+ * its end without copying. A row is marked whenever it changes, so what is dirty ahead of the hand
+ * without a mark was dirty at the cut, and is as it was. A record that is freed loses its mark, and
+ * the row that comes into it is clean, or marked when it is pushed. Pages that come into use after
+ * the cut have higher numbers than it looks at, or are of records that were freed; behind the hand
+ * nothing matters.
+ *
+ * The cold tier. Jobs of the I/O thread run in order: what was evicted before the cut is submitted
+ * before the job that saves the tier, and nothing else is. Rows that are erased leave the tier by a
+ * later job.
+ *
+ * Pieces are as large as a page, PS_CUT_PIECES of them, taken off the rows' budget while the cut
+ * lasts. The images of a page fit into one, so a step looks at one whole page, or at none when all
+ * pieces are being written. A push that finds none free waits; so does an eviction.
+ *
+ * Cost: without a cut, a test of a pointer for a push and for an evicted dirty row. With one, a
+ * pass over all headers in memory, a page at a time. Owner thread only.
+ */
+#include "ps/store/cut.h"
+
+#include "common/alloc.h"
+#include "ps/store/room.h"
+
+#include <string.h>
+
+struct ps_store_cut {
+    ps_cut_options_t options;
+    uint64_t reserved_bytes;
+    uint32_t page, end_page; /* the hand, and the first page not looked at */
+    bool abandoned, saved;   /* saved: the job came back */
+    ps_io_job_t job;
+    psc_error_t fault; /* of the job */
+    ps_cut_piece_t pieces[PS_CUT_PIECES];
+    ps_cut_piece_t *free[PS_CUT_PIECES];
+    size_t n_free;
+    ps_cut_piece_t *current; /* being filled, or NULL */
+};
+
+/* ---- pieces ---- */
+
+static void hand_out(ps_store_cut_t *cut)
+{
+    ps_cut_piece_t *piece = cut->current;
+    cut->current = NULL;
+    if (piece == NULL)
+        return;
+    if (piece->used == 0 || cut->abandoned)
+        cut->free[cut->n_free++] = piece;
+    else
+        cut->options.give(cut->options.context, piece);
+}
+
+/* Whether bytes more can be put into the current piece, after changing it if need be. */
+static bool make_room(ps_store_cut_t *cut, size_t bytes)
+{
+    if (cut->current != NULL && cut->current->size - cut->current->used >= bytes)
+        return true;
+    if (cut->n_free == 0)
+        return false;
+    hand_out(cut);
+    cut->current = cut->free[--cut->n_free];
+    cut->current->used = 0;
+    return true;
+}
+
+static size_t image_bytes(const ps_store_t *store, const ps_row_header_t *row)
+{
+    return store->tables[row->table]->value_bytes;
+}
+
+/* Appends a row; there is room. */
+static void copy(const ps_store_t *store, ps_cut_piece_t *piece, const ps_row_header_t *row)
+{
+    const size_t bytes = image_bytes(store, row);
+    ps_row_header_t header = *row;
+    header.pins = 0;
+    header.state = PS_ROW_PRESENT;
+    header.policy = 0;
+    header.flags = 0;
+    memcpy(piece->bytes + piece->used, &header, sizeof header);
+    memcpy(piece->bytes + piece->used + sizeof header, row + 1, bytes - sizeof header);
+    piece->used += bytes;
+}
+
+/* ---- rows that are about to change ---- */
+
+static bool is_ahead(const ps_store_t *store, ps_place_t place)
+{
+    const uint32_t page = ps_slab_page_of(store->slab, place);
+    return page >= store->cut->page && page < store->cut->end_page;
+}
+
+static bool wants(const ps_store_cut_t *cut, const ps_row_header_t *row)
+{
+    const uint16_t mask = PS_ROW_DIRTY | PS_ROW_KEPT;
+    return !cut->abandoned && row->state == PS_ROW_PRESENT && (row->flags & mask) == PS_ROW_DIRTY;
+}
+
+bool ps_cut_keep_row(ps_store_t *store, ps_place_t place)
+{
+    ps_store_cut_t *cut = store->cut;
+    if (cut == NULL || !is_ahead(store, place))
+        return true;
+    ps_row_header_t *row = ps_store_row(store->base, place);
+    if (wants(cut, row)) {
+        if (!make_room(cut, image_bytes(store, row)))
+            return false;
+        copy(store, cut->current, row);
+    }
+    row->flags |= PS_ROW_KEPT;
+    return true;
+}
+
+psc_status_t ps_store_cut_keep(ps_store_t *store, const ps_batch_t *batch, psc_error_t *error)
+{
+    for (size_t i = 0; store->cut != NULL && i < batch->n; i++) {
+        if (batch->places[i] != 0 && !ps_cut_keep_row(store, batch->places[i]))
+            return psc_error_set(error, PSC_BUSY, "a checkpoint's disk is behind");
+    }
+    return PSC_OK;
+}
+
+/* ---- the walk ---- */
+
+static bool is_walked(const ps_store_cut_t *cut)
+{
+    return cut->page == cut->end_page;
+}
+
+/* False: no piece is free. */
+static bool walk_page(ps_store_t *store)
+{
+    ps_store_cut_t *cut = store->cut;
+    if (ps_slab_page_class(store->slab, cut->page) == UINT32_MAX)
+        return true;
+    const uint32_t n = ps_slab_page_records(store->slab, cut->page);
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const ps_row_header_t *row =
+            ps_store_row(store->base, ps_slab_page_place(store->slab, cut->page, i));
+        if (wants(cut, row))
+            bytes += image_bytes(store, row);
+    }
+    if (bytes != 0 && !make_room(cut, bytes))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        ps_row_header_t *row =
+            ps_store_row(store->base, ps_slab_page_place(store->slab, cut->page, i));
+        if (wants(cut, row))
+            copy(store, cut->current, row);
+        if (row->state == PS_ROW_PRESENT || row->state == PS_ROW_ABSENT)
+            row->flags &= (uint16_t)~PS_ROW_KEPT;
+    }
+    return true;
+}
+
+void ps_store_cut_step(ps_store_t *store, bool *progress_out)
+{
+    ps_store_cut_t *cut = store->cut;
+    if (cut == NULL || is_walked(cut) || !walk_page(store))
+        return;
+    *progress_out = true;
+    cut->page++;
+    if (is_walked(cut))
+        hand_out(cut);
+}
+
+void ps_store_cut_put(ps_store_t *store, ps_cut_piece_t *piece)
+{
+    store->cut->free[store->cut->n_free++] = piece;
+}
+
+void ps_store_cut_abandon(ps_store_t *store)
+{
+    if (store->cut != NULL)
+        store->cut->abandoned = true;
+}
+
+void ps_cut_finish(ps_store_t *store)
+{
+    store->cut->saved = true;
+}
+
+ps_cut_state_t ps_store_cut_state(const ps_store_t *store, psc_error_t *error)
+{
+    const ps_store_cut_t *cut = store->cut;
+    if (cut == NULL)
+        return PS_CUT_NONE;
+    if (!is_walked(cut) || !cut->saved || cut->n_free != PS_CUT_PIECES)
+        return PS_CUT_GOES_ON;
+    if (cut->fault.code != PSC_OK) {
+        if (error != NULL)
+            *error = cut->fault;
+        return PS_CUT_FAILED;
+    }
+    if (!cut->abandoned)
+        return PS_CUT_DONE;
+    (void)psc_error_set(error, PSC_INTERRUPTED, "the checkpoint was given up");
+    return PS_CUT_FAILED;
+}
+
+/* ---- begin, end ---- */
+
+static void free_cut(ps_store_cut_t *cut)
+{
+    for (size_t i = 0; i < PS_CUT_PIECES; i++)
+        psc_free(cut->pieces[i].bytes);
+    psc_free(cut);
+}
+
+static ps_store_cut_t *create_cut(const ps_store_t *store, const ps_cut_options_t *options)
+{
+    ps_store_cut_t *cut = psc_alloc_zeroed(1, sizeof *cut);
+    if (cut == NULL)
+        return NULL;
+    cut->options = *options;
+    cut->fault = (psc_error_t)PSC_ERROR_INIT;
+    for (size_t i = 0; i < PS_CUT_PIECES; i++) {
+        cut->pieces[i].size = store->layout.page_bytes;
+        cut->pieces[i].bytes = psc_alloc(cut->pieces[i].size);
+        if (cut->pieces[i].bytes == NULL) {
+            free_cut(cut);
+            return NULL;
+        }
+        cut->free[cut->n_free++] = &cut->pieces[i];
+    }
+    return cut;
+}
+
+psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *options,
+                                psc_error_t *error)
+{
+    if (store->failure.code != PSC_OK)
+        return ps_store_failed(store, error);
+    if (store->cut != NULL)
+        return psc_error_set(error, PSC_BUSY, "a checkpoint is under way");
+    const uint64_t bytes = PS_CUT_PIECES * store->layout.page_bytes + options->extra_bytes;
+    psc_status_t st = ps_store_reserve_memory(store, bytes, error);
+    if (st != PSC_OK)
+        return st;
+    ps_store_cut_t *cut = create_cut(store, options);
+    if (cut == NULL) {
+        ps_store_unreserve_memory(store, bytes);
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a checkpoint");
+    }
+    cut->reserved_bytes = bytes;
+    cut->page = 1; /* page 0 is never used */
+    cut->end_page = ps_slab_end_page(store->slab);
+    if (cut->end_page < cut->page)
+        cut->end_page = cut->page;
+    ps_room_submit_writes(store);
+    cut->job.kind = PS_IO_SAVE;
+    cut->job.folder = options->folder;
+    cut->job.fault = &cut->fault;
+    (void)ps_io_submit(store->io, &cut->job);
+    store->cut = cut;
+    return PSC_OK;
+}
+
+void ps_store_cut_end(ps_store_t *store)
+{
+    ps_store_cut_t *cut = store->cut;
+    PSC_BUG_ON(ps_store_cut_state(store, NULL) == PS_CUT_GOES_ON);
+    if (cut == NULL)
+        return;
+    store->cut = NULL;
+    ps_store_unreserve_memory(store, cut->reserved_bytes);
+    free_cut(cut);
+}
+
+void ps_cut_destroy(ps_store_t *store)
+{
+    if (store->cut != NULL)
+        free_cut(store->cut);
+    store->cut = NULL;
+}

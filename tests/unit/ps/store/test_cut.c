@@ -1,0 +1,262 @@
+/* What a store was at one moment, while rows change, come, leave memory and are erased: compared
+ * with a copy of a dictionary. */
+#include "ps/store/cut.h"
+
+#include "common/alloc.h"
+#include "common/hash.h"
+#include "common/slots.h"
+#include "tests/support/cmocka.h"
+#include "tests/support/scratch.h"
+#include "tests/support/store_fixture.h"
+#include "tests/support/store_tiers.h"
+#include "tests/support/test_seed.h"
+
+#include <string.h>
+
+#define TABLE 3
+#define ROW_BYTES 200
+#define IMAGE_BYTES (sizeof(ps_row_header_t) + ROW_BYTES)
+#define N_IDS 40000 /* 9 MB of records: more than fit into memory */
+#define BATCH 60
+
+typedef struct world {
+    ps_store_t *store;
+    char *folder;
+    uint32_t *now;                          /* [N_IDS] what each row holds; 0: there is none */
+    uint32_t *then;                         /* the same at the cut */
+    uint32_t *found;                        /* of images; UINT32_MAX: none */
+    ps_cut_piece_t *waiting[PS_CUT_PIECES]; /* handed out, not put back */
+    size_t n_waiting;
+    test_random_t random;
+    uint64_t kept;
+} world_t;
+
+static void take_piece(void *context, ps_cut_piece_t *piece)
+{
+    world_t *world = context;
+    assert_true(world->n_waiting < PS_CUT_PIECES);
+    assert_true(piece->used != 0 && piece->used % IMAGE_BYTES == 0);
+    world->waiting[world->n_waiting++] = piece;
+}
+
+/* Reads the images of the piece that waits longest, and gives it back. */
+static void write_piece(world_t *world)
+{
+    ps_cut_piece_t *piece = world->waiting[0];
+    if (world->n_waiting == 0)
+        return;
+    for (size_t at = 0; at < piece->used; at += IMAGE_BYTES) {
+        ps_row_header_t row;
+        uint32_t value;
+        memcpy(&row, piece->bytes + at, sizeof row);
+        memcpy(&value, piece->bytes + at + IMAGE_BYTES - sizeof value, sizeof value);
+        assert_true(row.id < N_IDS && row.table == TABLE && row.state == PS_ROW_PRESENT);
+        assert_true(row.flags == 0 && row.pins == 0);
+        assert_int_equal(row.version, value);
+        assert_int_equal(world->found[row.id], UINT32_MAX); /* no row twice */
+        world->found[row.id] = value;
+        world->kept++;
+    }
+    memmove(world->waiting, world->waiting + 1, --world->n_waiting * sizeof(ps_cut_piece_t *));
+    ps_store_cut_put(world->store, piece);
+}
+
+static void wait_for_cut(world_t *world)
+{
+    psc_error_t error = PSC_ERROR_INIT;
+    bool progress = false;
+    write_piece(world);
+    ps_store_cut_step(world->store, &progress);
+    assert_int_equal(ps_store_poll(world->store, &progress, &error), PSC_OK);
+}
+
+/* Changes rows, or takes them away. */
+static void change_rows(world_t *world, bool erase)
+{
+    static test_request_t request;
+    psc_error_t error = PSC_ERROR_INIT;
+    const bool near = test_below(&world->random, 3) != 0;
+    const size_t span = near ? 2000 : N_IDS;
+    for (size_t i = 0; i < BATCH; i++)
+        request.ids[i] = test_below(&world->random, span);
+    test_request_set(&request, TABLE, PS_BATCH_WRITE, BATCH);
+    psc_status_t st;
+    while ((st = ps_store_prepare(world->store, &request.batch, &error)) == PSC_BUSY)
+        wait_for_cut(world);
+    assert_int_equal(st, PSC_OK);
+    while (!ps_store_ready(world->store, &request.batch))
+        wait_for_cut(world);
+    while ((st = erase ? ps_store_erase(world->store, &request.batch, &error)
+                       : ps_store_cut_keep(world->store, &request.batch, &error)) == PSC_BUSY)
+        wait_for_cut(world);
+    assert_int_equal(st, PSC_OK);
+    for (size_t i = 0; i < BATCH && erase; i++)
+        world->now[request.ids[i]] = 0;
+    for (size_t i = 0; i < BATCH && !erase; i++) {
+        ps_row_header_t *row = ps_store_row(ps_store_base(world->store), request.places[i]);
+        if (row->state == PS_ROW_ABSENT) {
+            row->version = 0;
+            ps_store_mark_new(world->store, row);
+        }
+        const uint32_t value = ++world->now[request.ids[i]];
+        row->version = value;
+        memset(row + 1, 0, ROW_BYTES);
+        memcpy((uint8_t *)row + IMAGE_BYTES - sizeof value, &value, sizeof value);
+        ps_store_mark_dirty(row);
+    }
+    ps_store_release(world->store, &request.batch);
+}
+
+/* The folder's rows with the images over them are what was there. */
+static void check_saved(const world_t *world, const char *saved)
+{
+    psc_error_t error = PSC_ERROR_INIT;
+    ps_cold_t *cold = NULL;
+    assert_int_equal(ps_cold_rocks_open(saved, (uint64_t)4 << 20, &cold, &error), PSC_OK);
+    for (uint64_t id = 0; id < N_IDS; id++) {
+        uint8_t record[IMAGE_BYTES];
+        ps_cold_read_t read = {.head = record,
+                               .body = record + sizeof(ps_row_header_t),
+                               .head_size = sizeof(ps_row_header_t),
+                               .size = IMAGE_BYTES};
+        uint32_t value = 0;
+        ps_cold_key(read.key, TABLE, psc_slot_of_hash(psc_row_hash(TABLE, id)), id);
+        assert_int_equal(cold->ops->read(cold, &read, 1, &error), PSC_OK);
+        if (read.found)
+            memcpy(&value, record + IMAGE_BYTES - sizeof value, sizeof value);
+        if (world->found[id] != UINT32_MAX)
+            value = world->found[id];
+        assert_int_equal(value, world->then[id]);
+    }
+    cold->ops->destroy(cold);
+}
+
+/* Makes a cut, changing rows all the while; abandons it after some steps if asked to. */
+static void cut_once(world_t *world, const char *name, bool abandon)
+{
+    char saved[512];
+    psc_error_t error = PSC_ERROR_INIT;
+    const ps_cut_options_t options = {.folder = test_path(saved, sizeof saved, world->folder, name),
+                                      .give = take_piece,
+                                      .context = world};
+    memcpy(world->then, world->now, N_IDS * sizeof *world->then);
+    memset(world->found, 0xff, N_IDS * sizeof *world->found);
+    assert_int_equal(ps_store_cut_begin(world->store, &options, &error), PSC_OK);
+    assert_int_equal(ps_store_cut_begin(world->store, &options, &error), PSC_BUSY);
+    for (unsigned turn = 0; ps_store_cut_state(world->store, &error) == PS_CUT_GOES_ON; turn++) {
+        if (turn == 3 && abandon)
+            ps_store_cut_abandon(world->store);
+        change_rows(world, test_below(&world->random, 8) == 0);
+        wait_for_cut(world);
+    }
+    assert_int_equal(ps_store_cut_state(world->store, &error),
+                     abandon ? PS_CUT_FAILED : PS_CUT_DONE);
+    ps_store_cut_end(world->store);
+    assert_int_equal(ps_store_cut_state(world->store, &error), PS_CUT_NONE);
+    if (!abandon)
+        check_saved(world, saved);
+}
+
+static void open_world(world_t *world)
+{
+    char path[512];
+    ps_cold_t *cold = NULL;
+    psc_error_t error = PSC_ERROR_INIT;
+    *world = (world_t){.folder = test_scratch_create(), .random = test_random_start()};
+    assert_int_equal(ps_cold_rocks_open(test_path(path, sizeof path, world->folder, "live"),
+                                        ps_cold_rocks_memory(PS_STORE_MIN_MEMORY), &cold, &error),
+                     PSC_OK);
+    world->store = test_store_open(cold);
+    test_table_add(world->store, TABLE, ROW_BYTES);
+    world->now = psc_alloc_zeroed(N_IDS, sizeof *world->now);
+    world->then = psc_alloc_zeroed(N_IDS, sizeof *world->then);
+    world->found = psc_alloc_zeroed(N_IDS, sizeof *world->found);
+    memset(world->found, 0xff, N_IDS * sizeof *world->found);
+}
+
+static void close_world(world_t *world)
+{
+    test_store_close(world->store);
+    psc_free(world->now);
+    psc_free(world->then);
+    psc_free(world->found);
+    test_scratch_destroy(world->folder);
+}
+
+static void a_cut_has_each_row_as_it_was_while_rows_change(void **state)
+{
+    (void)state;
+    world_t world;
+    open_world(&world);
+    cut_once(&world, "empty", false);
+    for (unsigned i = 0; i < 1500; i++)
+        change_rows(&world, i % 50 == 49);
+    ps_store_counters_t counters;
+    ps_store_counters(world.store, &counters);
+    assert_true(counters.evicted > 1000);
+    cut_once(&world, "first", false);
+    assert_true(world.kept > 1000);
+    for (unsigned i = 0; i < 100; i++)
+        change_rows(&world, false);
+    cut_once(&world, "second", false);
+    close_world(&world);
+}
+
+static void a_cut_that_is_given_up_leaves_nothing_to_the_next_one(void **state)
+{
+    (void)state;
+    world_t world;
+    open_world(&world);
+    for (unsigned i = 0; i < 600; i++)
+        change_rows(&world, false);
+    cut_once(&world, "first", true);
+    cut_once(&world, "second", false);
+    close_world(&world);
+}
+
+static void a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store(void **state)
+{
+    (void)state;
+    world_t world;
+    open_world(&world);
+    change_rows(&world, false);
+    psc_error_t error = PSC_ERROR_INIT;
+    const ps_cut_options_t options = {
+        .folder = "/proc/nowhere", .give = take_piece, .context = &world};
+    assert_int_equal(ps_store_cut_begin(world.store, &options, &error), PSC_OK);
+    while (ps_store_cut_state(world.store, &error) == PS_CUT_GOES_ON)
+        wait_for_cut(&world);
+    assert_int_equal(ps_store_cut_state(world.store, &error), PS_CUT_FAILED);
+    assert_non_null(strstr(error.message, "/proc/nowhere"));
+    ps_store_cut_end(world.store);
+    change_rows(&world, false);
+    cut_once(&world, "good", false);
+    close_world(&world);
+}
+
+static void memory_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    world_t world;
+    open_world(&world);
+    psc_error_t error = PSC_ERROR_INIT;
+    const ps_cut_options_t options = {.folder = world.folder,
+                                      .extra_bytes = PS_STORE_MIN_MEMORY,
+                                      .give = take_piece,
+                                      .context = &world};
+    assert_int_equal(ps_store_cut_begin(world.store, &options, &error), PSC_INVALID_ARGUMENT);
+    assert_int_equal(ps_store_cut_state(world.store, &error), PS_CUT_NONE);
+    cut_once(&world, "good", false);
+    close_world(&world);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_cut_has_each_row_as_it_was_while_rows_change),
+        cmocka_unit_test(a_cut_that_is_given_up_leaves_nothing_to_the_next_one),
+        cmocka_unit_test(a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store),
+        cmocka_unit_test(memory_that_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, test_store_setup, test_store_teardown);
+}
