@@ -81,6 +81,14 @@ static const psp_kind_info_t kinds[] = {
                     &embps__v1__import_request__descriptor,
                     {{14, 8}, {15, 0}, {9, 4}, {10, 0}}},
     [PSP_IMPORT_REPLY] = {"import reply", 0, &embps__v1__import_reply__descriptor, {{0}}},
+    [PSP_CHECKPOINT] = {"checkpoint",
+                        PSP_CHECKPOINT_REPLY,
+                        &embps__v1__checkpoint_request__descriptor,
+                        {{15, 0}}},
+    [PSP_CHECKPOINT_REPLY] = {"checkpoint reply",
+                              0,
+                              &embps__v1__checkpoint_reply__descriptor,
+                              {{15, 0}}},
 };
 
 const psp_kind_info_t *psp_kind_info(uint32_t kind)

@@ -58,8 +58,10 @@ typedef enum psp_kind {
     PSP_EXPORT_REPLY = 26,
     PSP_IMPORT = 27,
     PSP_IMPORT_REPLY = 28,
+    PSP_CHECKPOINT = 29,
+    PSP_CHECKPOINT_REPLY = 30,
 } psp_kind_t;
-#define PSP_KIND_LAST PSP_IMPORT_REPLY
+#define PSP_KIND_LAST PSP_CHECKPOINT_REPLY
 
 typedef enum psp_push_kind {
     PSP_PUSH_GRADIENT = 0,
@@ -345,6 +347,31 @@ typedef struct psp_import_reply {
     uint64_t created;
 } psp_import_reply_t;
 
+typedef enum psp_checkpoint_step {
+    PSP_CHECKPOINT_WHOLE = 0,
+    PSP_CHECKPOINT_SAVE = 1,
+    PSP_CHECKPOINT_STATE = 2,
+    PSP_CHECKPOINT_COMMIT = 3,
+    PSP_CHECKPOINT_ABANDON = 4,
+    PSP_CHECKPOINT_READ = 5,
+} psp_checkpoint_step_t;
+
+#define PSP_CHECKPOINT_NAME_MAX 127u
+typedef struct psp_checkpoint {
+    psp_checkpoint_step_t step;
+    char name[PSP_CHECKPOINT_NAME_MAX + 1];
+    uint64_t offset;
+    size_t n;
+    const uint8_t *state; /* [n] */
+} psp_checkpoint_t;
+
+typedef struct psp_checkpoint_reply {
+    char name[PSP_CHECKPOINT_NAME_MAX + 1];
+    uint64_t state_bytes;
+    size_t n;
+    const uint8_t *state; /* [n] */
+} psp_checkpoint_reply_t;
+
 /* One unpacked message. Of the headers only the one that fits the kind is set. */
 typedef struct psp_message {
     psp_kind_t kind;
@@ -375,6 +402,8 @@ typedef struct psp_message {
         psp_export_reply_t export_reply;
         psp_import_t import;
         psp_import_reply_t import_reply;
+        psp_checkpoint_t checkpoint;
+        psp_checkpoint_reply_t checkpoint_reply;
     } u;
 } psp_message_t;
 

@@ -592,6 +592,10 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
         return pack_attach_reply(pool, message, buffer_out, error);
     case PSP_TOUCHES:
         return pack_touches(pool, message, buffer_out, error);
+    case PSP_CHECKPOINT:
+        return psp_pack_checkpoint(pool, message, buffer_out, error);
+    case PSP_CHECKPOINT_REPLY:
+        return psp_pack_checkpoint_reply(pool, message, buffer_out, error);
     case PSP_CLOCK:
         return pack_clock(pool, message, buffer_out, error);
     case PSP_CLOCK_REPLY:

@@ -616,6 +616,10 @@ static psc_status_t read_body(const psp_unpacker_t *u, const void *from, psp_mes
         to->u.import_reply.rows = ((const Embps__V1__ImportReply *)from)->rows;
         to->u.import_reply.created = ((const Embps__V1__ImportReply *)from)->created;
         return PSC_OK;
+    case PSP_CHECKPOINT:
+        return psp_unpack_checkpoint(u, from, &to->u.checkpoint);
+    case PSP_CHECKPOINT_REPLY:
+        return psp_unpack_checkpoint_reply(u, from, &to->u.checkpoint_reply);
     case PSP_STATS:
     case PSP_GOODBYE_REPLY:
     case PSP_PREFETCH_REPLY:

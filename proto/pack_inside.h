@@ -45,4 +45,12 @@ PSC_MUST_CHECK psc_status_t psp_pack_export(psp_pool_t *pool, const psp_message_
 PSC_MUST_CHECK psc_status_t psp_pack_import_reply(psp_pool_t *pool, const psp_message_t *message,
                                                   psp_buffer_t **buffer_out, psc_error_t *error);
 
+/* message_checkpoint.c, for psp_message_pack. */
+PSC_MUST_CHECK psc_status_t psp_pack_checkpoint(psp_pool_t *pool, const psp_message_t *message,
+                                                psp_buffer_t **buffer_out, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psp_pack_checkpoint_reply(psp_pool_t *pool,
+                                                      const psp_message_t *message,
+                                                      psp_buffer_t **buffer_out,
+                                                      psc_error_t *error);
+
 #endif

@@ -42,4 +42,11 @@ PSC_MUST_CHECK psc_status_t psp_unpack_export_reply(const psp_unpacker_t *u, con
 PSC_MUST_CHECK psc_status_t psp_unpack_import(const psp_unpacker_t *u, const void *message,
                                               psp_import_t *to);
 
+/* message_checkpoint.c: bodies. Errors: PROTOCOL. */
+PSC_MUST_CHECK psc_status_t psp_unpack_checkpoint(const psp_unpacker_t *u, const void *message,
+                                                  psp_checkpoint_t *to);
+PSC_MUST_CHECK psc_status_t psp_unpack_checkpoint_reply(const psp_unpacker_t *u,
+                                                        const void *message,
+                                                        psp_checkpoint_reply_t *to);
+
 #endif

@@ -134,13 +134,21 @@ psc_status_t psp_grpc_take(psp_pool_t *pool, grpc_byte_buffer *bytes, size_t max
 #define SERVICE "/embps.v1.Embps/"
 
 static const char *const methods[PSP_KIND_LAST + 1] = {
-    [PSP_HELLO] = SERVICE "Hello",        [PSP_OPEN_TABLE] = SERVICE "OpenTable",
-    [PSP_PULL] = SERVICE "Pull",          [PSP_PUSH] = SERVICE "Push",
-    [PSP_CLOCK] = SERVICE "Clock",        [PSP_BARRIER] = SERVICE "Barrier",
-    [PSP_STATS] = SERVICE "Stats",        [PSP_GOODBYE] = SERVICE "Goodbye",
-    [PSP_PREFETCH] = SERVICE "Prefetch",  [PSP_ATTACH] = SERVICE "Attach",
-    [PSP_TOUCHES] = SERVICE "Touches",    [PSP_FIND_TABLE] = SERVICE "FindTable",
-    [PSP_EXPORT] = SERVICE "ExportBlock", [PSP_IMPORT] = SERVICE "ImportBlock",
+    [PSP_HELLO] = SERVICE "Hello",
+    [PSP_OPEN_TABLE] = SERVICE "OpenTable",
+    [PSP_PULL] = SERVICE "Pull",
+    [PSP_PUSH] = SERVICE "Push",
+    [PSP_CLOCK] = SERVICE "Clock",
+    [PSP_BARRIER] = SERVICE "Barrier",
+    [PSP_STATS] = SERVICE "Stats",
+    [PSP_GOODBYE] = SERVICE "Goodbye",
+    [PSP_PREFETCH] = SERVICE "Prefetch",
+    [PSP_ATTACH] = SERVICE "Attach",
+    [PSP_TOUCHES] = SERVICE "Touches",
+    [PSP_FIND_TABLE] = SERVICE "FindTable",
+    [PSP_EXPORT] = SERVICE "ExportBlock",
+    [PSP_IMPORT] = SERVICE "ImportBlock",
+    [PSP_CHECKPOINT] = SERVICE "Checkpoint",
 };
 
 const char *psp_grpc_method(uint32_t kind)

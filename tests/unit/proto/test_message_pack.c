@@ -263,6 +263,43 @@ static void a_table_that_is_found_or_not_survives_the_wire(void **state)
     assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
 }
 
+static void a_checkpoint_survives_the_wire(void **state)
+{
+    message_fixture_t *f = *state;
+    static uint8_t bytes[3000];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 7);
+    psp_message_t m = {.kind = PSP_CHECKPOINT, .request = some_request};
+    m.u.checkpoint = (psp_checkpoint_t){
+        .step = PSP_CHECKPOINT_STATE, .offset = UINT64_MAX, .n = sizeof bytes, .state = bytes};
+    memset(m.u.checkpoint.name, 'n', PSP_CHECKPOINT_NAME_MAX);
+    psp_buffer_t *buffer = round_trip(f, &m);
+    const psp_checkpoint_t *read = &f->message.u.checkpoint;
+    assert_int_equal(read->step, PSP_CHECKPOINT_STATE);
+    assert_true(read->offset == UINT64_MAX);
+    assert_string_equal(read->name, m.u.checkpoint.name);
+    assert_int_equal(read->n, sizeof bytes);
+    assert_memory_equal(read->state, bytes, sizeof bytes);
+    psp_buffer_put(buffer);
+
+    m = (psp_message_t){.kind = PSP_CHECKPOINT_REPLY, .reply = some_reply};
+    m.u.checkpoint_reply =
+        (psp_checkpoint_reply_t){.name = "c", .state_bytes = 5, .n = 1, .state = bytes + 1};
+    buffer = round_trip(f, &m);
+    assert_string_equal(f->message.u.checkpoint_reply.name, "c");
+    assert_int_equal(f->message.u.checkpoint_reply.state_bytes, 5);
+    assert_int_equal(f->message.u.checkpoint_reply.n, 1);
+    assert_int_equal(f->message.u.checkpoint_reply.state[0], 7);
+    psp_buffer_put(buffer);
+
+    m = (psp_message_t){.kind = PSP_CHECKPOINT, .request = some_request};
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.u.checkpoint.n, 0);
+    assert_non_null(f->message.u.checkpoint.state);
+    memset(m.u.checkpoint.name, 'n', sizeof m.u.checkpoint.name);
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+}
+
 static void every_option_of_a_table_survives_the_wire(void **state)
 {
     message_fixture_t *f = *state;
@@ -556,6 +593,7 @@ int main(void)
         MESSAGE_TEST(hello_reply_tells_where_the_servers_listen),
         MESSAGE_TEST(open_table_survives_with_longest_names_and_all_params),
         MESSAGE_TEST(a_table_that_is_found_or_not_survives_the_wire),
+        MESSAGE_TEST(a_checkpoint_survives_the_wire),
         MESSAGE_TEST(every_option_of_a_table_survives_the_wire),
         cmocka_unit_test(precisions_have_names),
         MESSAGE_TEST(stats_reply_survives_with_most_counters),
