@@ -2,7 +2,8 @@
  * embps-server as one process, without MPI: a server of one, whose clients are all guests.
  *
  * MPI is not even initialised: it would look for a network, and keep a core busy. The id of the run
- * is a random number. The order of the end: signal; guests are sent away (ps_server_run); store
+ * is a random number, or that of the checkpoint that it goes on from. The order of the end:
+ * signal; guests are sent away, and the last checkpoint is made (ps_server_run); store
  * closed and marked clean; port file; the door, whose last calls end as UNAVAILABLE.
  *
  * Threads: this one owns the server; one waits for signals; the store's; those of gRPC.
@@ -69,6 +70,10 @@ static psc_status_t open_all(alone_t *alone, const char *address[1], psc_error_t
         .direct = PS_DIRECT_OFF,
         .n_guests = (uint32_t)arguments->guests,
         .lease_us = (uint64_t)(arguments->lease_s * 1e6),
+        .checkpoints = arguments->checkpoints,
+        .resume = arguments->resume,
+        .keep = arguments->keep,
+        .same_run = true,
         .addresses = address,
     };
     st = ps_server_open(&options, &alone->server, error);
@@ -77,8 +82,11 @@ static psc_status_t open_all(alone_t *alone, const char *address[1], psc_error_t
     if (st == PSC_OK && arguments->port_file != NULL)
         st = ps_listening_write(arguments->port_file, address, 1, error);
     if (st == PSC_OK)
-        psc_log(PSC_LOG_INFO, "alone, run %016" PRIx64 ", data %s, memory %" PRIu64 " bytes",
-                options.cluster, arguments->data, arguments->memory_bytes);
+        psc_log(PSC_LOG_INFO,
+                "alone, run %016" PRIx64 ", data %s, memory %" PRIu64 " bytes, goes on from %s",
+                ps_server_cluster(alone->server), arguments->data, arguments->memory_bytes,
+                ps_server_resumed(alone->server) != NULL ? ps_server_resumed(alone->server)
+                                                         : "nothing");
     return st;
 }
 

@@ -15,11 +15,11 @@
 
 #include "common/alloc.h"
 #include "common/file.h"
+#include "ps/checkpoint/place_file.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -40,16 +40,17 @@ struct ps_data_dir {
     char *identity_path;
     char *rocksdb_path;
     char *marker_path; /* DATA/.new-<cluster>: this run made DATA */
-    uint64_t cluster;
+    char *staging_path;
+    uint64_t cluster, lineage;
     uint32_t rank, n_servers;
     int lock_fd; /* -1: not locked */
     bool made_path, made_lock, made_identity;
 };
 
 typedef struct identity {
-    uint64_t cluster;
+    uint64_t cluster, lineage;
     uint32_t rank, n_servers;
-    bool clean;
+    bool clean, saved; /* saved: a checkpoint has all of it */
 } identity_t;
 
 static char *join(const char *folder, const char *name)
@@ -63,13 +64,18 @@ static char *join(const char *folder, const char *name)
 
 /* ---- identity ---- */
 
-static psc_status_t write_identity(const ps_data_dir_t *dir, const char *state, psc_error_t *error)
+static psc_status_t write_identity(const ps_data_dir_t *dir, const char *state,
+                                   const char *checkpoint, psc_error_t *error)
 {
-    char text[256];
+    char text[512], more[256] = "";
+    if (dir->lineage != 0)
+        (void)snprintf(more, sizeof more,
+                       ", \"lineage\": \"%016" PRIx64 "\", \"checkpoint\": \"%.127s\"",
+                       dir->lineage, checkpoint);
     int size = snprintf(text, sizeof text,
                         "{\"format\": %d, \"cluster\": \"%016" PRIx64 "\", \"rank\": %" PRIu32
-                        ", \"n_servers\": %" PRIu32 ", \"state\": \"%s\"}\n",
-                        FORMAT, dir->cluster, dir->rank, dir->n_servers, state);
+                        ", \"n_servers\": %" PRIu32 ", \"state\": \"%s\"%s}\n",
+                        FORMAT, dir->cluster, dir->rank, dir->n_servers, state, more);
     return psc_file_write(dir->identity_path, text, (size_t)size, error);
 }
 
@@ -86,10 +92,11 @@ static psc_status_t read_identity(const char *path, identity_t *identity_out, ps
     json_t *root = json_loadb(text, size, 0, &fault);
     psc_free(text);
     json_int_t format = 0, rank = 0, n_servers = 0;
-    const char *cluster = NULL, *state = NULL;
+    const char *cluster = NULL, *state = NULL, *lineage = "0", *checkpoint = "";
     if (root == NULL ||
-        json_unpack(root, "{s:I, s:s, s:I, s:I, s:s}", "format", &format, "cluster", &cluster,
-                    "rank", &rank, "n_servers", &n_servers, "state", &state) != 0)
+        json_unpack(root, "{s:I, s:s, s:I, s:I, s:s, s?s, s?s}", "format", &format, "cluster",
+                    &cluster, "rank", &rank, "n_servers", &n_servers, "state", &state, "lineage",
+                    &lineage, "checkpoint", &checkpoint) != 0)
         st = psc_error_set(error, PSC_UNCLEAN, "%s is damaged; use another --data directory", path);
     else if (format != FORMAT)
         st =
@@ -98,6 +105,8 @@ static psc_status_t read_identity(const char *path, identity_t *identity_out, ps
                           path, (long long)format, FORMAT);
     else
         *identity_out = (identity_t){.cluster = strtoull(cluster, NULL, 16),
+                                     .lineage = strtoull(lineage, NULL, 16),
+                                     .saved = checkpoint[0] != '\0',
                                      .rank = (uint32_t)rank,
                                      .n_servers = (uint32_t)n_servers,
                                      .clean = strcmp(state, "clean") == 0};
@@ -153,6 +162,12 @@ static psc_status_t refuse_identity(const char *path, const identity_t *identity
                          identity->clean ? "closed clean" : "not closed clean");
 }
 
+/* Whether the directory is of a run that made its checkpoints where this one does. */
+static bool is_of_lineage(const ps_data_dir_t *dir, const identity_t *identity)
+{
+    return dir->lineage != 0 && identity->lineage == dir->lineage;
+}
+
 /* Another server's directory below DATA: does it belong to this run? */
 static psc_status_t inspect_other(const ps_data_dir_t *dir, const char *name, uint64_t rank,
                                   psc_error_t *error)
@@ -176,7 +191,8 @@ static psc_status_t inspect_other(const ps_data_dir_t *dir, const char *name, ui
     }
     /* Without an identity: a server of this run that is not so far yet, or will refuse it itself.
      */
-    bool ours = missing ? rank < dir->n_servers : identity.cluster == dir->cluster;
+    bool ours = missing ? rank < dir->n_servers
+                        : identity.cluster == dir->cluster || is_of_lineage(dir, &identity);
     if (ours)
         st = PSC_OK;
     else if (missing)
@@ -295,6 +311,22 @@ static psc_status_t make_path(ps_data_dir_t *dir, psc_error_t *error)
     return PSC_OK;
 }
 
+/* The directory has an identity. */
+static psc_status_t take_over(const ps_data_dir_t *dir, const identity_t *identity,
+                              psc_error_t *error)
+{
+    if (!is_of_lineage(dir, identity) || identity->rank != dir->rank)
+        return refuse_identity(dir->path, identity, error);
+    if (identity->clean && !identity->saved)
+        return psc_error_set(error, PSC_UNCLEAN,
+                             "%s holds rows that no checkpoint has, since the last one of their "
+                             "run failed: use another --data directory, or remove this one "
+                             "yourself",
+                             dir->path);
+    psc_status_t st = ps_place_remove(dir->rocksdb_path, error);
+    return st == PSC_OK ? ps_place_remove(dir->staging_path, error) : st;
+}
+
 static psc_status_t claim(ps_data_dir_t *dir, psc_error_t *error)
 {
     psc_status_t st = make_data(dir, error);
@@ -307,47 +339,48 @@ static psc_status_t claim(ps_data_dir_t *dir, psc_error_t *error)
     identity_t identity;
     psc_error_t fault = PSC_ERROR_INIT;
     st = read_identity(dir->identity_path, &identity, &fault);
-    if (st == PSC_OK)
-        return refuse_identity(dir->path, &identity, error);
-    if (st != PSC_NOT_FOUND) {
-        if (error != NULL)
-            *error = fault;
-        return st;
+    if (st == PSC_OK) {
+        st = take_over(dir, &identity, error);
+    } else if (st == PSC_NOT_FOUND) {
+        st = dir->made_path ? PSC_OK : check_empty(dir, error);
+    } else if (error != NULL) {
+        *error = fault;
     }
-    if (!dir->made_path && (st = check_empty(dir, error)) != PSC_OK)
-        return st;
-    st = inspect_others(dir, error);
+    if (st == PSC_OK)
+        st = inspect_others(dir, error);
     if (st != PSC_OK)
         return st;
-    st = write_identity(dir, "open", error);
+    st = write_identity(dir, "open", "", error);
     dir->made_identity = st == PSC_OK;
     return st == PSC_OK ? psc_file_sync_dir(dir->data, error) : st;
 }
 
-psc_status_t ps_data_dir_claim(const char *data, uint64_t cluster, uint32_t rank,
-                               uint32_t n_servers, ps_data_dir_t **dir_out, psc_error_t *error)
+psc_status_t ps_data_dir_claim(const char *data, const ps_data_owner_t *owner,
+                               ps_data_dir_t **dir_out, psc_error_t *error)
 {
     char name[64];
     ps_data_dir_t *dir = psc_alloc_zeroed(1, sizeof *dir);
     if (dir == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a data directory");
     dir->lock_fd = -1;
-    dir->cluster = cluster;
-    dir->rank = rank;
-    dir->n_servers = n_servers;
+    dir->cluster = owner->cluster;
+    dir->lineage = owner->lineage;
+    dir->rank = owner->rank;
+    dir->n_servers = owner->n_servers;
     dir->data = psc_strdup(data);
-    (void)snprintf(name, sizeof name, "server-%" PRIu32, rank);
+    (void)snprintf(name, sizeof name, "server-%" PRIu32, owner->rank);
     dir->path = join(data, name);
-    (void)snprintf(name, sizeof name, ".new-%016" PRIx64, cluster);
+    (void)snprintf(name, sizeof name, ".new-%016" PRIx64, owner->cluster);
     dir->marker_path = join(data, name);
     if (dir->path != NULL) {
         dir->lock_path = join(dir->path, "lock");
         dir->identity_path = join(dir->path, "identity.json");
         dir->rocksdb_path = join(dir->path, "rocksdb");
+        dir->staging_path = join(dir->path, "cut");
     }
     psc_status_t st;
     if (dir->data == NULL || dir->marker_path == NULL || dir->lock_path == NULL ||
-        dir->identity_path == NULL || dir->rocksdb_path == NULL) {
+        dir->identity_path == NULL || dir->rocksdb_path == NULL || dir->staging_path == NULL) {
         ps_data_dir_release(dir);
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a data directory");
     }
@@ -368,14 +401,19 @@ const char *ps_data_dir_rocksdb(const ps_data_dir_t *dir)
     return dir->rocksdb_path;
 }
 
+const char *ps_data_dir_staging(const ps_data_dir_t *dir)
+{
+    return dir->staging_path;
+}
+
 void ps_data_dir_begin(ps_data_dir_t *dir)
 {
     (void)unlink(dir->marker_path);
 }
 
-psc_status_t ps_data_dir_mark_clean(ps_data_dir_t *dir, psc_error_t *error)
+psc_status_t ps_data_dir_mark_clean(ps_data_dir_t *dir, const char *checkpoint, psc_error_t *error)
 {
-    return write_identity(dir, "clean", error);
+    return write_identity(dir, "clean", checkpoint, error);
 }
 
 void ps_data_dir_release(ps_data_dir_t *dir)
@@ -389,19 +427,12 @@ void ps_data_dir_release(ps_data_dir_t *dir)
     psc_free(dir->lock_path);
     psc_free(dir->identity_path);
     psc_free(dir->rocksdb_path);
+    psc_free(dir->staging_path);
     psc_free(dir->marker_path);
     psc_free(dir);
 }
 
 /* ---- discard ---- */
-
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-    (void)status;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
 
 /* Removes DATA when this run made it and only the marker is left. */
 static void remove_data(const ps_data_dir_t *dir)
@@ -427,8 +458,9 @@ psc_status_t ps_data_dir_discard(ps_data_dir_t *dir, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
     if (dir->made_identity) {
-        if (nftw(dir->rocksdb_path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
-            st = psc_error_set_errno(error, errno, "cannot remove %s", dir->rocksdb_path);
+        st = ps_place_remove(dir->rocksdb_path, error);
+        if (st == PSC_OK)
+            st = ps_place_remove(dir->staging_path, error);
         if (st == PSC_OK && unlink(dir->identity_path) != 0 && errno != ENOENT)
             st = psc_error_set_errno(error, errno, "cannot remove %s", dir->identity_path);
     }

@@ -4,11 +4,14 @@
  *
  *     lock             held (flock) while a server uses the directory
  *     identity.json    {"format": 1, "cluster": "…", "rank": N, "n_servers": S, "state": "open" |
- * "clean"} rocksdb/         the cold tier's
+ *                      "clean", "lineage": "...", "checkpoint": "..."}; the last two may be missing
+ *     rocksdb/         the cold tier's
+ *     cut/             what a checkpoint takes of it
  *
- * A directory that holds tables is refused, never opened again, never mixed and never deleted: it
- * is another run's. A kill at any moment leaves the state "open", or "clean" once all is on disk,
- * or (before identity.json) nothing that anybody could miss.
+ * A directory that holds tables of another run is refused, never opened again, never mixed and
+ * never deleted, unless both runs go on from the same checkpoints. A kill at any moment leaves the
+ * state "open", or "clean" once all is on disk, or (before identity.json) nothing that anybody
+ * could miss.
  */
 #ifndef PS_DATA_DIR_H
 #define PS_DATA_DIR_H
@@ -17,24 +20,40 @@
 
 typedef struct ps_data_dir ps_data_dir_t;
 
+/* Whose directory it is to be. */
+typedef struct ps_data_owner {
+    uint64_t cluster;
+    uint32_t rank, n_servers;
+    uint64_t lineage; /* of its checkpoints; 0: it makes none */
+} ps_data_owner_t;
+
 /*
  * Makes (with DATA itself, where its parent exists) and claims the directory for this run.
+ *
+ * A directory of the same lineage, whose run makes its checkpoints where this one does, is taken
+ * over and emptied: what counts of it is in a checkpoint. Not so when it was closed clean with rows
+ * that no checkpoint has.
+ *
  * On error all that was made is removed, and nothing else. Errors: IN_USE (another process has it),
  * UNCLEAN (tables of another run, or another number of servers; says in which state), IO,
  * DISK_FULL, NOT_FOUND (no parent), INVALID_ARGUMENT (not a directory), NO_MEMORY. Gives.
  */
-PSC_MUST_CHECK psc_status_t ps_data_dir_claim(const char *data, uint64_t cluster, uint32_t rank,
-                                              uint32_t n_servers, ps_data_dir_t **dir_out,
-                                              psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_data_dir_claim(const char *data, const ps_data_owner_t *owner,
+                                              ps_data_dir_t **dir_out, psc_error_t *error);
 
 /* Where the cold tier keeps its files. Borrowed from dir. */
 const char *ps_data_dir_rocksdb(const ps_data_dir_t *dir);
 
+/* Where the cold tier saves files for a checkpoint; not there between two. Borrowed from dir. */
+const char *ps_data_dir_staging(const ps_data_dir_t *dir);
+
 /* The run has begun: from now on nothing is discarded. */
 void ps_data_dir_begin(ps_data_dir_t *dir);
 
-/* Marks it clean; all must be on disk before. Errors: IO, DISK_FULL (it stays marked open). */
-PSC_MUST_CHECK psc_status_t ps_data_dir_mark_clean(ps_data_dir_t *dir, psc_error_t *error);
+/* Marks it clean; all must be on disk before. checkpoint: the name of one that has all of it, "":
+ * none has. Errors: IO, DISK_FULL (it stays marked open). */
+PSC_MUST_CHECK psc_status_t ps_data_dir_mark_clean(ps_data_dir_t *dir, const char *checkpoint,
+                                                   psc_error_t *error);
 
 /* Unlocks and frees; the directory stays as it is. NULL is a no-op. */
 void ps_data_dir_release(ps_data_dir_t *dir);

@@ -208,6 +208,9 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .stopped_us = (uint64_t)(program->arguments.worker_timeout_s * 1e6),
         .n_guests = program->door != NULL ? (uint32_t)arguments->guests : 0,
         .lease_us = (uint64_t)(arguments->lease_s * 1e6),
+        .checkpoints = arguments->checkpoints,
+        .resume = arguments->resume,
+        .keep = arguments->keep,
         .addresses = program->addresses,
     };
     psc_status_t st = ps_server_open(&options, &program->server, error);

@@ -21,7 +21,8 @@
  * each, and their end of the transport the bytes of all. In a job they are sent away when its
  * workers have left; without workers the server runs until it is stopped.
  *
- * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; shard; store
+ * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; the last
+ * checkpoint; the thread that writes checkpoints; shard; store
  * (all dirty rows written, I/O thread joined, RocksDB closed); identity "clean"; lock. Whoever is
  * killed before "clean" leaves "open".
  */
@@ -30,6 +31,8 @@
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "ps/checkpoint/restore.h"
+#include "ps/checkpoint/writer.h"
 #include "ps/data_dir.h"
 #include "ps/serve/serve.h"
 #include "ps/store/cold.h"
@@ -78,6 +81,11 @@ struct ps_server {
     pthread_mutex_t lock;
     psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
     atomic_bool stopped;
+    ps_keeper_t *keeper; /* NULL: no checkpoints are made */
+    ps_writer_t *writer;
+    ps_restore_t *restore;              /* the checkpoint that it went on from; NULL: none */
+    char saved[PSP_SAVED_NAME_MAX + 1]; /* the last checkpoint of all; "": it was not made */
+    psc_error_t save_fault;             /* why not */
 };
 
 /* What messages of one worker may take here, so that those of all have room. */
@@ -126,6 +134,63 @@ static void send_reply(void *context, uint32_t peer, psp_buffer_t *buffer)
         psc_log(PSC_LOG_DEBUG, "worker %" PRIu32 " reply not sent: %s", peer, error.message);
 }
 
+/* The folder of checkpoints, and the one to go on from. */
+static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    const ps_keeper_options_t keeper = {.folder = options->checkpoints,
+                                        .rank = options->rank,
+                                        .n_servers = options->n_servers,
+                                        .cluster = options->cluster,
+                                        .keep = options->keep};
+    if (options->checkpoints == NULL)
+        return PSC_OK;
+    psc_status_t st = ps_keeper_open(&keeper, &server->keeper, error);
+    if (st == PSC_OK)
+        st = ps_restore_find(options->checkpoints, options->resume, options->rank,
+                             options->n_servers, &server->restore, error);
+    if (st == PSC_OK && server->restore != NULL && options->same_run) {
+        server->options.cluster = ps_restore_cluster(server->restore);
+        ps_keeper_set_cluster(server->keeper, server->options.cluster);
+    }
+    return st;
+}
+
+/* Directory and cold tier, empty or as a checkpoint has them. */
+static psc_status_t open_cold(ps_server_t *server, ps_cold_t **cold_out, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    const ps_data_owner_t owner = {
+        .cluster = options->cluster,
+        .rank = options->rank,
+        .n_servers = options->n_servers,
+        .lineage = server->keeper != NULL ? ps_keeper_lineage(server->keeper) : 0};
+    ps_cold_t *cold = NULL;
+    psc_status_t st = ps_data_dir_claim(options->data, &owner, &server->dir, error);
+    if (st == PSC_OK && server->restore != NULL)
+        st = ps_restore_files(server->restore, ps_data_dir_rocksdb(server->dir), error);
+    if (st == PSC_OK)
+        st = ps_cold_rocks_open(ps_data_dir_rocksdb(server->dir),
+                                ps_cold_rocks_memory(options->memory_bytes), &cold, error);
+    if (st == PSC_OK && server->restore != NULL)
+        st = ps_restore_rows(server->restore, cold, error);
+    if (st == PSC_OK)
+        *cold_out = cold;
+    else if (cold != NULL)
+        cold->ops->destroy(cold);
+    return st;
+}
+
+static psc_status_t start_writer(ps_server_t *server, psc_error_t *error)
+{
+    const ps_writer_options_t options = {.keeper = server->keeper,
+                                         .rank = server->options.rank,
+                                         .staging = ps_data_dir_staging(server->dir),
+                                         .wake = wake,
+                                         .wake_context = server};
+    return server->keeper != NULL ? ps_writer_start(&options, &server->writer, error) : PSC_OK;
+}
+
 static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
 {
     const ps_server_options_t *options = &server->options;
@@ -136,17 +201,12 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
     if (options->surroundings != NULL)
         st = ps_watch_create(options->n_workers, options->n_servers, options->stopped_us,
                              &server->watch, error);
-    if (st != PSC_OK)
-        return st;
-    st = ps_data_dir_claim(options->data, options->cluster, options->rank, options->n_servers,
-                           &server->dir, error);
-    if (st != PSC_OK)
-        return st;
+    if (st == PSC_OK)
+        st = open_checkpoints(server, error);
     ps_store_options_t store_options = {
         .memory_bytes = options->memory_bytes, .wake = wake, .wake_context = server};
-    st =
-        ps_cold_rocks_open(ps_data_dir_rocksdb(server->dir),
-                           ps_cold_rocks_memory(options->memory_bytes), &store_options.cold, error);
+    if (st == PSC_OK)
+        st = open_cold(server, &store_options.cold, error);
     if (st != PSC_OK)
         return st;
     st = ps_store_open(&store_options, &server->store, error);
@@ -154,7 +214,11 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         store_options.cold->ops->destroy(store_options.cold);
         return st;
     }
-    if (options->direct == PS_DIRECT_ON && (st = ps_store_share(server->store, error)) != PSC_OK)
+    if (options->direct == PS_DIRECT_ON)
+        st = ps_store_share(server->store, error);
+    if (st == PSC_OK)
+        st = start_writer(server, error);
+    if (st != PSC_OK)
         return st;
     if (gethostname(server->host, sizeof server->host - 1) != 0)
         server->host[0] = '\0';
@@ -176,8 +240,14 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         .lease_us = options->lease_us,
         .guest_window_bytes = GUEST_WINDOW_BYTES,
         .addresses = options->addresses,
+        .writer = server->writer != NULL ? ps_writer_interface(server->writer) : NULL,
     };
-    return ps_shard_create(&shard_options, &server->shard, error);
+    st = ps_shard_create(&shard_options, &server->shard, error);
+    if (st == PSC_OK)
+        ps_shard_set_time(server->shard, psc_clock_us());
+    if (st == PSC_OK && server->restore != NULL)
+        st = ps_restore_shard(server->restore, server->shard, options->same_run, error);
+    return st;
 }
 
 psc_status_t ps_server_open(const ps_server_options_t *options, ps_server_t **server_out,
@@ -191,6 +261,7 @@ psc_status_t ps_server_open(const ps_server_options_t *options, ps_server_t **se
     if (server == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a server");
     server->options = *options;
+    server->save_fault = (psc_error_t)PSC_ERROR_INIT;
     (void)pthread_mutex_init(&server->lock, NULL);
     psc_status_t st = open_parts(server, error);
     if (st == PSC_OK) {
@@ -405,6 +476,50 @@ static bool is_over(const ps_server_t *server)
            atomic_load_explicit(&server->stopped, memory_order_acquire);
 }
 
+/* ---- the last checkpoint ---- */
+
+/* Goes on until nothing of a checkpoint is under way, or one waits to be committed. */
+static ps_saver_phase_t settle_saver(ps_server_t *server, psc_error_t *result, psc_error_t *failure)
+{
+    const char *name;
+    ps_saver_phase_t phase;
+    while ((phase = ps_saver_look(server->shard, result, &name)) != PS_SAVER_IDLE &&
+           phase != PS_SAVER_SAVED) {
+        bool progress = false;
+        ps_shard_set_time(server->shard, psc_clock_us());
+        if (ps_shard_poll(server->shard, &progress, failure) != PSC_OK)
+            return phase;
+        if (!progress)
+            psp_transport_wait(server->transport, IDLE_WAIT_US);
+    }
+    return phase;
+}
+
+/* All that there is goes into a checkpoint, so that the next run goes on from here. Only with one
+ * server: more would have to agree. */
+static void save_last(ps_server_t *server)
+{
+    psc_error_t result = PSC_ERROR_INIT, failure = PSC_ERROR_INIT;
+    const char *name = "";
+    if (server->writer == NULL || server->options.n_servers != 1)
+        return;
+    if (settle_saver(server, &result, &failure) == PS_SAVER_SAVED)
+        ps_saver_abandon(server->shard); /* whoever began it is sent away */
+    (void)settle_saver(server, &result, &failure);
+    if (failure.code == PSC_OK && ps_saver_begin(server->shard, "", 0, &failure) == PSC_OK &&
+        settle_saver(server, &result, &failure) == PS_SAVER_SAVED) {
+        ps_saver_commit(server->shard);
+        (void)settle_saver(server, &result, &failure);
+    }
+    (void)ps_saver_look(server->shard, &result, &name);
+    if (failure.code == PSC_OK)
+        failure = result;
+    if (failure.code == PSC_OK)
+        (void)snprintf(server->saved, sizeof server->saved, "%s", name);
+    else
+        server->save_fault = failure;
+}
+
 /* Guests are sent away: what is under way is finished, or refused when its time is up. */
 static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
 {
@@ -422,10 +537,15 @@ static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
     }
     if (st != PSC_OK)
         return st;
+    return PSC_OK;
+}
+
+/* What waits still is refused. */
+static void end_shard(ps_server_t *server)
+{
     psc_error_t why = PSC_ERROR_INIT;
     (void)psc_error_set(&why, PSC_INTERRUPTED, "the server ends");
     ps_shard_end(server->shard, &why);
-    return PSC_OK;
 }
 
 psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_error_t *error)
@@ -444,6 +564,10 @@ psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_
     }
     if (st == PSC_OK && server->options.n_guests != 0)
         st = send_guests_away(server, error);
+    if (st == PSC_OK)
+        save_last(server);
+    if (st == PSC_OK && server->options.n_guests != 0)
+        end_shard(server);
     server->worst_status = ps_shard_worst_status(server->shard);
     if (server->worst_status == 0 && server->n_lost != 0)
         server->worst_status = PSC_PEER_GONE;
@@ -455,6 +579,16 @@ psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_
         psc_log(PSC_LOG_INFO, "replies were left unsent: %s", ignored.message);
     set_transport(server, NULL);
     return st;
+}
+
+uint64_t ps_server_cluster(const ps_server_t *server)
+{
+    return server->options.cluster;
+}
+
+const char *ps_server_resumed(const ps_server_t *server)
+{
+    return server->restore != NULL ? ps_restore_name(server->restore) : NULL;
 }
 
 uint32_t ps_server_lost(const ps_server_t *server)
@@ -475,16 +609,24 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
         while (server->held[peer].head != NULL)
             psp_buffer_put(unhold(server, peer));
     }
+    ps_writer_stop(server->writer); /* its jobs are the shard's */
     ps_shard_destroy(server->shard);
     ps_watch_destroy(server->watch);
     bool clean = !failed && !discard;
     psc_status_t st = ps_store_close(server->store, clean, error);
     if (st == PSC_OK && clean)
-        st = ps_data_dir_mark_clean(server->dir, error);
+        st = ps_data_dir_mark_clean(server->dir, server->saved, error);
+    if (st == PSC_OK && clean && server->save_fault.code != PSC_OK) {
+        if (error != NULL)
+            *error = server->save_fault;
+        st = server->save_fault.code;
+    }
     if (discard && server->dir != NULL)
         st = ps_data_dir_discard(server->dir, error);
     else
         ps_data_dir_release(server->dir);
+    ps_restore_destroy(server->restore);
+    ps_keeper_close(server->keeper);
     (void)pthread_mutex_destroy(&server->lock);
     psc_free(server->held);
     psc_free(server);

@@ -33,26 +33,36 @@ typedef struct ps_server_options {
     uint64_t stopped_us; /* a worker that is stopped, or silent, for so long is lost; 0: never */
     uint32_t n_guests;   /* how many may be here at a time; 0: none, and there must be workers */
     uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
+    const char *checkpoints; /* their folder; NULL: none are made */
+    const char *resume;      /* "auto", "none" or the name of one */
+    uint64_t keep;           /* checkpoints that stay; 0: all */
+    bool same_run;           /* the run goes on under the checkpoint's id, and guests with it */
     const char *const
         *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
 } ps_server_options_t;
 
 /*
- * Claims the data directory and opens the store. On error nothing that was not there before is
- * left. Errors: UNCLEAN, IN_USE, IO, DISK_FULL, INVALID_ARGUMENT, NO_MEMORY, each with what to do.
+ * Claims the data directory and opens the store, as the checkpoint to go on from has it. On error
+ * nothing that was not there before is left. Errors: UNCLEAN, IN_USE, IO, DISK_FULL,
+ * INVALID_ARGUMENT, NO_MEMORY, and those of ps_restore_find, each with what to do.
  * Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_server_open(const ps_server_options_t *options,
                                            ps_server_t **server_out, psc_error_t *error);
 
 /* Serves until all workers have left, without workers until ps_server_stop. Then guests are sent
- * away: what they have under way is finished within seconds or refused. transport: borrowed.
+ * away: what they have under way is finished within seconds or refused. A server of one then makes
+ * a last checkpoint, if it makes any. transport: borrowed.
  * Errors: what ended it early. */
 PSC_MUST_CHECK psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport,
                                           psc_error_t *error);
 
 /* Ends the present run, or the next one. Any thread. */
 void ps_server_stop(ps_server_t *server);
+
+/* The id of the run, and the name of the checkpoint that it went on from; NULL: none. */
+uint64_t ps_server_cluster(const ps_server_t *server);
+const char *ps_server_resumed(const ps_server_t *server);
 
 /* After run: the worst status a worker left with; PEER_GONE when some were lost and the others
  * ended well. */
@@ -61,7 +71,8 @@ uint32_t ps_server_worst_status(const ps_server_t *server);
 uint32_t ps_server_lost(const ps_server_t *server);
 
 /*
- * failed false: writes back, syncs, marks the directory clean. true: leaves it marked unclean.
+ * failed false: writes back, syncs, marks the directory clean; where the last checkpoint could not
+ * be made, its error is returned. true: leaves it marked unclean.
  * discard true: the job never started; removes what open made. Frees in any case. NULL is a no-op.
  */
 PSC_MUST_CHECK psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard,

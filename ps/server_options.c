@@ -143,6 +143,33 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_LEASE",
      .help = "A guest that has sent nothing for so long is gone; what it sends later is refused. "
              "0: for ever."},
+    {.name = "checkpoints",
+     .argument = "DIR",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, checkpoints),
+     .environment = "EMBPS_CHECKPOINTS",
+     .help = "Checkpoints are made in DIR, which all servers must see; it is made where its parent "
+             "exists. A run that is started again with the same DIR goes on from the newest one, "
+             "and takes over the --data of the run before. A server without mpirun makes one when "
+             "it ends."},
+    {.name = "keep",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(ps_server_arguments_t, keep),
+     .min = 0,
+     .max = 1e6,
+     .default_value = "3",
+     .environment = "EMBPS_KEEP",
+     .help = "How many checkpoints stay: older ones are removed. 0: all."},
+    {.name = "resume",
+     .argument = "WHICH",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, resume),
+     .default_value = "auto",
+     .environment = "EMBPS_RESUME",
+     .help = "The checkpoint of --checkpoints to go on from: auto (the newest, if there is one), "
+             "none, or its name. One of another number of servers is refused, and so is one with "
+             "a file that is missing or damaged, by its name."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,

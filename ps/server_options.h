@@ -24,6 +24,9 @@ typedef struct ps_server_arguments {
     const char *port_file;                          /* --port-file; NULL: none */
     uint64_t guests;                                /* --guests */
     double lease_s;                                 /* --lease */
+    const char *checkpoints;                        /* --checkpoints; NULL: none */
+    uint64_t keep;                                  /* --keep */
+    const char *resume;                             /* --resume */
 } ps_server_arguments_t;
 
 /* Name, options and help of the program. */

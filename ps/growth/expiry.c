@@ -262,3 +262,27 @@ uint64_t ps_expiry_live(const ps_expiry_t *expiry, size_t slot)
     const tally_t *tallies = &expiry->tallies[slot * KINDS];
     return (uint64_t)tallies[RARE].live + tallies[COMMON].live;
 }
+
+/* ---- as bytes ---- */
+
+size_t ps_expiry_image_bytes(const ps_expiry_t *expiry)
+{
+    return expiry->tallies != NULL ? expiry->n_slots * KINDS * sizeof *expiry->tallies : 0;
+}
+
+void ps_expiry_save(const ps_expiry_t *expiry, uint8_t *image)
+{
+    const size_t n = ps_expiry_image_bytes(expiry);
+    if (n != 0)
+        memcpy(image, expiry->tallies, n);
+}
+
+void ps_expiry_load(ps_expiry_t *expiry, uint32_t clock, const uint8_t *image)
+{
+    const size_t n = ps_expiry_image_bytes(expiry);
+    expiry->clock = clock;
+    for (size_t i = 0; i < KINDS; i++)
+        expiry->kinds[i].current = (uint32_t)(clock / expiry->kinds[i].step);
+    if (n != 0)
+        memcpy(expiry->tallies, image, n);
+}

@@ -18,10 +18,12 @@
 #include "common/hash.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 struct ps_sketch {
     uint32_t limit;
     uint32_t width; /* of one row, a power of two */
+    size_t n_bytes; /* of counters */
     uint8_t *counters;
 };
 
@@ -50,6 +52,7 @@ psc_status_t ps_sketch_create(size_t n_slots, uint32_t counters, uint32_t limit,
     }
     sketch->limit = limit;
     sketch->width = counters / PS_SKETCH_ROWS;
+    sketch->n_bytes = n_slots * counters;
     *sketch_out = sketch;
     return PSC_OK;
 }
@@ -60,6 +63,23 @@ void ps_sketch_destroy(ps_sketch_t *sketch)
         return;
     psc_free(sketch->counters);
     psc_free(sketch);
+}
+
+size_t ps_sketch_image_bytes(const ps_sketch_t *sketch)
+{
+    return sketch->n_bytes;
+}
+
+void ps_sketch_save(const ps_sketch_t *sketch, uint8_t *image)
+{
+    if (sketch->n_bytes != 0)
+        memcpy(image, sketch->counters, sketch->n_bytes);
+}
+
+void ps_sketch_load(ps_sketch_t *sketch, const uint8_t *image)
+{
+    if (sketch->n_bytes != 0)
+        memcpy(sketch->counters, image, sketch->n_bytes);
 }
 
 /* The id's counter in each row; returns the least count. */

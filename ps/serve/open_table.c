@@ -48,8 +48,8 @@ static psc_status_t add_to_store(ps_shard_t *shard, const ps_table_t *table, psc
     return st;
 }
 
-static psc_status_t create(ps_shard_t *shard, uint32_t number, const ps_table_t *wanted,
-                           ps_table_t **table_out, psc_error_t *error)
+psc_status_t ps_serve_make_table(ps_shard_t *shard, uint32_t number, const ps_table_t *wanted,
+                                 ps_table_t **table_out, psc_error_t *error)
 {
     psc_status_t st = reserve(shard, number, wanted, error);
     if (st != PSC_OK)
@@ -122,7 +122,7 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
         uint32_t number = 0;
         st = choose_number(shard, options, &number, error);
         if (st == PSC_OK)
-            st = create(shard, number, &wanted, &table, error);
+            st = ps_serve_make_table(shard, number, &wanted, &table, error);
     }
     if (st != PSC_OK)
         return st;

@@ -214,12 +214,26 @@ static psc_status_t reply_rows(ps_shard_t *shard, ps_request_t *request, psc_err
     return PSC_OK;
 }
 
+/* A checkpoint gets what the rows are before they change. False: its disk is behind. */
+static bool keep_for_cut(ps_shard_t *shard, const ps_request_t *request)
+{
+    ps_store_t *store = shard->options.store;
+    if (ps_store_cut_keep(store, &request->batch, NULL) != PSC_OK)
+        return false;
+    return !ps_growth_shares(request->table->growth) ||
+           ps_store_cut_keep(store, &request->shared, NULL) == PSC_OK;
+}
+
 psc_status_t ps_push_apply_when_ready(ps_shard_t *shard, ps_request_t *request, bool *done_out,
                                       psc_error_t *error)
 {
     const psp_push_t *push = push_of(request);
     psc_status_t st =
         ps_shard_prepare(shard, request, PS_BATCH_WRITE, push->ids, push->n, done_out, error);
+    if (st == PSC_OK && *done_out && !keep_for_cut(shard, request)) {
+        request->state = PS_REQUEST_WAIT_ROWS; /* for a disk too */
+        *done_out = false;
+    }
     if (st == PSC_OK && *done_out)
         st = apply(shard, request, error);
     return st;

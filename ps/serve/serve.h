@@ -14,6 +14,14 @@
 /* By psp_kind_t: psp_kind_t kinds that are no requests have NULL. */
 extern const ps_serve_fn ps_serve_functions[PS_KINDS];
 
+/* Makes a table of a number that is free. Errors: INVALID_ARGUMENT (does not fit), NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_serve_make_table(ps_shard_t *shard, uint32_t number,
+                                                const ps_table_t *wanted, ps_table_t **table_out,
+                                                psc_error_t *error);
+
+/* All counters of a server, as Stats tells them; names are static. Returns how many. */
+size_t ps_serve_counters(const ps_shard_t *shard, psp_counter_t counters_out[PSP_COUNTERS_MAX]);
+
 PSC_MUST_CHECK psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session,
                                            ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session,
@@ -36,6 +44,8 @@ PSC_MUST_CHECK psc_status_t ps_serve_goodbye(ps_shard_t *shard, ps_session_t *se
                                              ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_attach(ps_shard_t *shard, ps_session_t *session,
                                             ps_request_t *request, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_serve_checkpoint(ps_shard_t *shard, ps_session_t *session,
+                                                ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_touches(ps_shard_t *shard, ps_session_t *session,
                                              ps_request_t *request, psc_error_t *error);
 

@@ -4,15 +4,15 @@
  */
 #include "ps/serve/serve.h"
 
+#include <string.h>
+
 #define KIND(name, kind)                                                                           \
     {                                                                                              \
         "requests." name, counters->requests[kind]                                                 \
     }
 
-psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
-                            psc_error_t *error)
+size_t ps_serve_counters(const ps_shard_t *shard, psp_counter_t counters_out[PSP_COUNTERS_MAX])
 {
-    (void)session;
     const ps_shard_counters_t *counters = &shard->counters;
     ps_store_counters_t store;
     ps_store_counters(shard->options.store, &store);
@@ -31,6 +31,7 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         KIND("prefetch", PSP_PREFETCH),
         KIND("export", PSP_EXPORT),
         KIND("import", PSP_IMPORT),
+        KIND("checkpoint", PSP_CHECKPOINT),
         {"requests.refused", counters->refused},
         {"requests.malformed", counters->malformed},
         {"requests.waited_clock", counters->waits_clock},
@@ -82,10 +83,23 @@ psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request
         {"store.write_stall_us", store.write_stall_us},
         {"store.bytes_hot", store.bytes_hot},
         {"store.bytes_budget", store.bytes_budget},
+        {"checkpoints", shard->saver.n_made},
+        {"checkpoints.failed", shard->saver.n_failed},
     };
+    _Static_assert(sizeof all / sizeof all[0] <= PSP_COUNTERS_MAX, "they fit into a reply");
+    memcpy(counters_out, all, sizeof all);
+    return sizeof all / sizeof all[0];
+}
+
+psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,
+                            psc_error_t *error)
+{
+    (void)session;
+    psp_counter_t all[PSP_COUNTERS_MAX];
+    const size_t n = ps_serve_counters(shard, all);
     psp_message_t reply = {
         .kind = PSP_STATS_REPLY,
-        .u.stats_reply = {.n = sizeof all / sizeof all[0], .counters = all},
+        .u.stats_reply = {.n = n, .counters = all},
     };
     return ps_shard_reply(shard, request, &reply, error);
 }

@@ -16,7 +16,8 @@
  * later job.
  *
  * Pieces are as large as a page, PS_CUT_PIECES of them, taken off the rows' budget while the cut
- * lasts. The images of a page fit into one, so a step looks at one whole page, or at none when all
+ * lasts, or, where that leaves the tables too little, off what a server may take beside it. The
+ * images of a page fit into one, so a step looks at one whole page, or at none when all
  * pieces are being written. A push that finds none free waits; so does an eviction.
  *
  * Cost: without a cut, a test of a pointer for a push and for an evicted dirty row. With one, a
@@ -240,10 +241,13 @@ psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *optio
         return ps_store_failed(store, error);
     if (store->cut != NULL)
         return psc_error_set(error, PSC_BUSY, "a checkpoint is under way");
-    const uint64_t bytes = PS_CUT_PIECES * store->layout.page_bytes + options->extra_bytes;
-    psc_status_t st = ps_store_reserve_memory(store, bytes, error);
-    if (st != PSC_OK)
+    uint64_t bytes = PS_CUT_PIECES * store->layout.page_bytes + options->extra_bytes;
+    const bool spare = bytes <= PS_CUT_SPARE_BYTES;
+    psc_status_t st = ps_store_reserve_memory(store, bytes, spare ? NULL : error);
+    if (st != PSC_OK && !spare)
         return st;
+    if (st != PSC_OK)
+        bytes = 0; /* a small memory, or a walk over rows that has its part of it just now */
     ps_store_cut_t *cut = create_cut(store, options);
     if (cut == NULL) {
         ps_store_unreserve_memory(store, bytes);

@@ -24,6 +24,7 @@
 #include "ps/store/store.h"
 
 #define PS_CUT_PIECES 4u
+#define PS_CUT_SPARE_BYTES ((uint64_t)16 << 20) /* that a cut may take beside the budget at worst */
 
 /* Images of rows. The node is for whoever has the piece. */
 typedef struct ps_cut_piece {
@@ -42,8 +43,8 @@ typedef struct ps_cut_options {
 
 /*
  * Errors: INVALID_ARGUMENT (its memory, PS_CUT_PIECES pages and extra_bytes, does not fit beside
- * the rows: says what would do), NO_MEMORY; BUSY (one is under way); as ps_store_prepare, once the
- * store failed.
+ * the rows, and is more than PS_CUT_SPARE_BYTES: says what would do), NO_MEMORY; BUSY (one is under
+ * way); as ps_store_prepare, once the store failed.
  */
 PSC_MUST_CHECK psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *options,
                                                psc_error_t *error);

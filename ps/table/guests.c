@@ -35,6 +35,7 @@ typedef struct kept {
 struct ps_guest {
     uint64_t next_sequence;
     uint64_t heard_us;
+    bool revived;         /* of a checkpoint: it may have heard answers that are lost */
     ps_request_t *parked; /* by sequence */
     size_t n_parked;
     kept_t kept[PS_GUEST_REQUESTS]; /* by sequence modulo that */
@@ -165,6 +166,29 @@ psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, psc_error_t *erro
     shard->guests.ids[i] = session_of(shard, peer)->id;
     shard->counters.guests++;
     return PSC_OK;
+}
+
+psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, uint64_t next,
+                              psc_error_t *error)
+{
+    const uint32_t i = shard->sessions.n_all - shard->sessions.n, peer = shard->sessions.n_all;
+    if (i == shard->guests.n)
+        return psc_error_set(error, PSC_BUSY, "no more than %" PRIu32 " guests have a place",
+                             shard->guests.n);
+    *session_of(shard, peer) = *session;
+    psc_status_t st = ps_guests_begin(shard, peer, error);
+    if (st != PSC_OK)
+        return st;
+    shard->sessions.n_all++;
+    guest_of(shard, peer)->next_sequence = next;
+    guest_of(shard, peer)->revived = true;
+    return PSC_OK;
+}
+
+uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer)
+{
+    const ps_guest_t *guest = guest_of(shard, peer);
+    return guest != NULL ? guest->next_sequence : 0;
 }
 
 void ps_guests_end(ps_shard_t *shard, uint32_t peer)
@@ -306,6 +330,22 @@ static psc_status_t park(ps_shard_t *shard, ps_request_t *request, psc_error_t *
     return PSC_OK;
 }
 
+/* The guest has answers that this server, which went back to a checkpoint, knows nothing of. */
+static psc_status_t refuse_ahead(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    psc_error_t refusal = PSC_ERROR_INIT;
+    const uint32_t peer = request->buffer->peer;
+    const uint64_t next = guest_of(shard, peer)->next_sequence;
+    (void)psc_error_set(&refusal, PSC_PEER_GONE,
+                        "the server went back to a checkpoint: %" PRIu64
+                        " requests of this session that it had answered since are lost. Say hello "
+                        "again, and go on from that checkpoint",
+                        request->message.request.lowest_unacked - next);
+    psc_status_t st = refuse(shard, request, &refusal, error);
+    ps_guests_end(shard, peer);
+    return st;
+}
+
 psc_status_t ps_guests_take(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     const uint32_t peer = request->buffer->peer;
@@ -313,6 +353,8 @@ psc_status_t ps_guests_take(ps_shard_t *shard, ps_request_t *request, psc_error_
     ps_guest_t *guest = guest_of(shard, peer);
     if (guest == NULL) /* a Hello */
         return ps_shard_take(shard, request, error);
+    if (guest->revived && header->lowest_unacked > guest->next_sequence)
+        return refuse_ahead(shard, request, error);
     let_go_below(&shard->guests, guest, header->lowest_unacked);
     if (header->sequence > guest->next_sequence)
         return park(shard, request, error);

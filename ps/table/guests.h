@@ -42,6 +42,14 @@ PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_
 
 /* The session of a seat has begun. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, psc_error_t *error);
+/* The session of a free seat, as a checkpoint has it: all requests with sequences below next were
+ * served. Errors: NO_MEMORY; BUSY (no seat is free). */
+PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,
+                                             uint64_t next, psc_error_t *error);
+
+/* The lowest sequence of a guest that was not taken yet; 0: the seat is free. */
+uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer);
+
 /* Ends it. A request that is being served may be left in its queue. */
 void ps_guests_end(ps_shard_t *shard, uint32_t peer);
 

@@ -41,6 +41,8 @@ static void find_pieces(psp_message_t *message, piece_t pieces[PIECES], const ui
         pieces[0] = (piece_t){&prefetch->ids, prefetch->n * sizeof(uint64_t)};
     } else if (message->kind == PSP_PUSH) {
         push = &message->u.push;
+    } else if (message->kind == PSP_CHECKPOINT) {
+        pieces[0] = (piece_t){&message->u.checkpoint.state, message->u.checkpoint.n};
     } else if (message->kind == PSP_IMPORT) {
         psp_import_t *import = &message->u.import;
         push = &import->rows;

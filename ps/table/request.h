@@ -6,6 +6,7 @@
  *     WAIT_ROOM   the store has no room for its rows now
  *     WAIT_ROWS   its rows are on their way from the cold tier; those in memory are pinned
  *     WAIT_OTHERS a barrier that others have not reached
+ *     WAIT_SAVE   a checkpoint that is being written; by disks alone
  *     DEFERRED    a synchronous push, answered, that counts when its clock has ended (clock_sum.h)
  *     DONE        answered
  *
@@ -26,6 +27,7 @@ typedef enum ps_request_state {
     PS_REQUEST_WAIT_ROOM,
     PS_REQUEST_WAIT_ROWS,
     PS_REQUEST_WAIT_OTHERS,
+    PS_REQUEST_WAIT_SAVE,
     PS_REQUEST_DEFERRED,
     PS_REQUEST_DONE,
 } ps_request_state_t;
@@ -56,6 +58,7 @@ typedef struct ps_request {
     bool located;          /* space holds ids and hashes */
     bool prepared;         /* batch (and shared) is prepared and must be released */
     bool exact;            /* a pull that holds places for absent rows too */
+    bool saves;            /* a checkpoint's: the step that it asks for has begun */
     bool summed;           /* no message: a push that clock_sum made of several; buffer is NULL */
     bool overdue;          /* its deadline has passed: it is to be answered now */
     bool behind;           /* ... while earlier requests of its session are not done */

@@ -51,6 +51,7 @@ psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **sha
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a shard");
     shard->options = *options;
     shard->next_deadline_us = UINT64_MAX;
+    shard->saver.writer = options->writer;
     psc_status_t st = psc_slot_map_init(&shard->map, options->n_servers, error);
     if (st == PSC_OK)
         st = psp_scratch_create(SCRATCH_BYTES, &shard->scratch, error);
@@ -97,6 +98,7 @@ void ps_shard_destroy(ps_shard_t *shard)
     ps_exporter_stop(shard);
     ps_shard_end_sum(shard);
     ps_prefetcher_stop(shard);
+    ps_saver_clear(shard);
     for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n_all; i++) {
         while (shard->sessions.all[i].head != NULL)
             drop_head(shard, &shard->sessions.all[i]);
@@ -543,7 +545,8 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
 static bool waits_for_store(const ps_request_t *request)
 {
     return request != NULL &&
-           (request->state == PS_REQUEST_WAIT_ROOM || request->state == PS_REQUEST_WAIT_ROWS);
+           (request->state == PS_REQUEST_WAIT_ROOM || request->state == PS_REQUEST_WAIT_ROWS ||
+            request->state == PS_REQUEST_WAIT_SAVE);
 }
 
 /* Tries the requests that wait for the store, beginning with another session each time. */
@@ -572,6 +575,7 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
     shard->handled = false;
     if (st == PSC_OK) {
         st = ps_store_poll(shard->options.store, progress_out, &failure);
+        ps_saver_step(shard, progress_out);
         if (st == PSC_OK)
             st = ps_sweeper_step(shard, busy || *progress_out, progress_out, &failure);
         if (st != PSC_OK)

@@ -49,6 +49,7 @@ typedef struct ps_shard_options {
     size_t guest_window_bytes; /* that a guest may have under way; 0: no limit */
     const char *const
         *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
+    const struct ps_save_writer *writer; /* of checkpoints; NULL: none are made. Borrowed */
 } ps_shard_options_t;
 
 /* Errors: NO_MEMORY, INVALID_ARGUMENT. Gives. */

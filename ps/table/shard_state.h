@@ -12,6 +12,7 @@
 #include "ps/table/guests.h"
 #include "ps/table/prefetcher.h"
 #include "ps/table/rows.h"
+#include "ps/table/saver.h"
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
 #include "ps/table/sweeper.h"
@@ -74,6 +75,7 @@ struct ps_shard {
     ps_sweeper_t sweeper;
     ps_prefetcher_t prefetcher;
     ps_exporter_t exporter;
+    ps_saver_t saver;
     uint64_t now_us;
     uint64_t next_deadline_us; /* no request has an earlier one; UINT64_MAX: none has any */
     ps_shard_counters_t counters;

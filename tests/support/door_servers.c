@@ -10,6 +10,7 @@
 #include "tests/support/scratch.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ typedef struct door_server {
 } door_server_t;
 
 struct door_servers {
-    char *folder;
+    char *own_folder;
     uint32_t n;
     door_server_t *all;
     const char **addresses;
@@ -39,11 +40,13 @@ static void *run_server(void *context)
     return NULL;
 }
 
-static void open_door(door_servers_t *servers, uint32_t i)
+static void open_door(door_servers_t *servers, uint32_t i, unsigned port)
 {
+    char listen[32];
     door_server_t *own = &servers->all[i];
     psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
-    options.listen = "127.0.0.1:0";
+    (void)snprintf(listen, sizeof listen, "127.0.0.1:%u", port);
+    options.listen = listen;
     own->error = (psc_error_t)PSC_ERROR_INIT;
     assert_int_equal(psp_pool_create(POOL_BYTES, &own->pool, NULL), PSC_OK);
     if (psp_door_open(&options, own->pool, &own->door, &own->error) != PSC_OK)
@@ -55,27 +58,32 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
 {
     door_servers_t *servers = calloc(1, sizeof *servers);
     assert_non_null(servers);
-    servers->folder = test_scratch_create();
+    servers->own_folder = options->folder == NULL ? test_scratch_create() : NULL;
     servers->n = options->n;
     servers->all = calloc(options->n, sizeof *servers->all);
     servers->addresses = calloc(options->n, sizeof *servers->addresses);
     assert_non_null(servers->all);
     assert_non_null(servers->addresses);
     for (uint32_t i = 0; i < options->n; i++)
-        open_door(servers, i);
+        open_door(servers, i, options->ports != NULL ? options->ports[i] : 0);
     if (options->instead_of_last != NULL)
         servers->addresses[options->n - 1] = options->instead_of_last;
     for (uint32_t i = 0; i < options->n; i++) {
         door_server_t *own = &servers->all[i];
-        const ps_server_options_t of_server = {.data = servers->folder,
-                                               .memory_bytes = MEMORY_BYTES,
-                                               .cluster = options->cluster,
-                                               .rank = i,
-                                               .n_servers = options->n,
-                                               .pool = own->pool,
-                                               .n_guests = options->n_guests,
-                                               .lease_us = options->lease_us,
-                                               .addresses = servers->addresses};
+        const ps_server_options_t of_server = {
+            .data = options->folder != NULL ? options->folder : servers->own_folder,
+            .memory_bytes = MEMORY_BYTES,
+            .cluster = options->cluster,
+            .rank = i,
+            .n_servers = options->n,
+            .pool = own->pool,
+            .n_guests = options->n_guests,
+            .lease_us = options->lease_us,
+            .checkpoints = options->checkpoints,
+            .resume = options->resume,
+            .keep = 3,
+            .same_run = true,
+            .addresses = servers->addresses};
         if (ps_server_open(&of_server, &own->server, &own->error) != PSC_OK)
             fail_msg("%s", own->error.message);
         assert_int_equal(pthread_create(&own->thread, NULL, run_server, own), 0);
@@ -92,11 +100,12 @@ void door_servers_stop(door_servers_t *servers)
         assert_int_equal(pthread_join(own->thread, NULL), 0);
         if (own->run != PSC_OK)
             fail_msg("server %u: %s", (unsigned)i, own->error.message);
-        assert_int_equal(ps_server_close(own->server, false, false, &own->error), PSC_OK);
+        if (ps_server_close(own->server, false, false, &own->error) != PSC_OK)
+            fail_msg("server %u at its end: %s", (unsigned)i, own->error.message);
         psp_transport_destroy(own->door);
         psp_pool_destroy(own->pool);
     }
-    test_scratch_destroy(servers->folder);
+    test_scratch_destroy(servers->own_folder);
     free(servers->addresses);
     free(servers->all);
     free(servers);

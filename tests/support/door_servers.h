@@ -15,11 +15,15 @@ typedef struct door_servers_options {
     uint64_t lease_us;
     uint64_t cluster;
     const char *instead_of_last; /* told as the address of the last server; NULL: its own */
+    const char *folder;          /* of their data, which stays; NULL: one of their own */
+    const char *checkpoints;     /* NULL: none */
+    const char *resume;
+    const uint16_t *ports; /* [n] to listen on; NULL: free ones */
 } door_servers_options_t;
 
 #define DOOR_SERVERS_DEFAULT                                                                       \
     {                                                                                              \
-        .n = 1, .n_guests = 64, .lease_us = 60000000, .cluster = 0xd00d                            \
+        .n = 1, .n_guests = 64, .lease_us = 60000000, .cluster = 0xd00d, .resume = "auto"          \
     }
 
 door_servers_t *door_servers_start(const door_servers_options_t *options);

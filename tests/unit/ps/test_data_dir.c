@@ -36,7 +36,8 @@ static psc_status_t claim(const char *data, uint64_t run, uint32_t rank, uint32_
                           ps_data_dir_t **dir_out, psc_error_t *error)
 {
     *dir_out = NULL;
-    return ps_data_dir_claim(data, run, rank, n_servers, dir_out, error);
+    const ps_data_owner_t owner = {.cluster = run, .rank = rank, .n_servers = n_servers};
+    return ps_data_dir_claim(data, &owner, dir_out, error);
 }
 
 static void refused(const char *data, uint64_t run, uint32_t rank, uint32_t n_servers,
@@ -60,7 +61,7 @@ static void leave(const char *data, uint64_t run, uint32_t rank, uint32_t n_serv
     assert_int_equal(mkdir(ps_data_dir_rocksdb(dir), 0777), 0);
     ps_data_dir_begin(dir);
     if (clean)
-        assert_int_equal(ps_data_dir_mark_clean(dir, &error), PSC_OK);
+        assert_int_equal(ps_data_dir_mark_clean(dir, "", &error), PSC_OK);
     ps_data_dir_release(dir);
 }
 
@@ -154,7 +155,7 @@ static void servers_of_one_run_share_the_directory(void **state)
         ps_data_dir_begin(dirs[rank]);
     assert_int_equal(test_count_entries(data), 3);
     for (uint32_t rank = 0; rank < 3; rank++) {
-        assert_int_equal(ps_data_dir_mark_clean(dirs[rank], NULL), PSC_OK);
+        assert_int_equal(ps_data_dir_mark_clean(dirs[rank], "", NULL), PSC_OK);
         ps_data_dir_release(dirs[rank]);
     }
 }

@@ -30,7 +30,8 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_WORKER_TIMEOUT") + unsetenv("EMBPS_LISTEN") +
            unsetenv("EMBPS_PORT_FILE") + unsetenv("EMBPS_PLAIN_TEXT") + unsetenv("EMBPS_GUESTS") +
            unsetenv("EMBPS_LEASE") + unsetenv("EMBPS_TLS_CERT") + unsetenv("EMBPS_TLS_KEY") +
-           unsetenv("EMBPS_TLS_CLIENT_CA");
+           unsetenv("EMBPS_TLS_CLIENT_CA") + unsetenv("EMBPS_CHECKPOINTS") +
+           unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME");
 }
 
 static void takes_its_options_and_defaults(void **unused)

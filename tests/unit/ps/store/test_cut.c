@@ -234,6 +234,23 @@ static void a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store(void
     close_world(&world);
 }
 
+/* The pieces do not fit beside what others have taken. */
+static void a_small_memory_is_cut_all_the_same(void **state)
+{
+    (void)state;
+    world_t world;
+    open_world(&world);
+    psc_error_t error = PSC_ERROR_INIT;
+    uint64_t taken = 0;
+    while (ps_store_reserve_memory(world.store, 64 << 10, &error) == PSC_OK)
+        taken += 64 << 10;
+    for (unsigned i = 0; i < 100; i++)
+        change_rows(&world, false);
+    cut_once(&world, "small", false);
+    ps_store_unreserve_memory(world.store, taken);
+    close_world(&world);
+}
+
 static void memory_that_does_not_fit_is_refused(void **state)
 {
     (void)state;
@@ -241,7 +258,7 @@ static void memory_that_does_not_fit_is_refused(void **state)
     open_world(&world);
     psc_error_t error = PSC_ERROR_INIT;
     const ps_cut_options_t options = {.folder = world.folder,
-                                      .extra_bytes = PS_STORE_MIN_MEMORY,
+                                      .extra_bytes = PS_CUT_SPARE_BYTES,
                                       .give = take_piece,
                                       .context = &world};
     assert_int_equal(ps_store_cut_begin(world.store, &options, &error), PSC_INVALID_ARGUMENT);
@@ -256,6 +273,7 @@ int main(void)
         cmocka_unit_test(a_cut_has_each_row_as_it_was_while_rows_change),
         cmocka_unit_test(a_cut_that_is_given_up_leaves_nothing_to_the_next_one),
         cmocka_unit_test(a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store),
+        cmocka_unit_test(a_small_memory_is_cut_all_the_same),
         cmocka_unit_test(memory_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, test_store_setup, test_store_teardown);

@@ -1,0 +1,406 @@
+/*
+ * Invariants. A folder with a plain name and a manifest was renamed into place when all in it was
+ * synced, and is whole. What is being made has a name of its own, and so has what is being removed,
+ * so that a kill at any moment leaves whole checkpoints and leftovers that the next start takes
+ * away. The lock keeps two runs apart, whose leftovers would be each other's work.
+ *
+ * The lineage is written by whoever comes first (a link either is made or is there). A data
+ * directory with the same number holds rows of a run that goes on from these checkpoints.
+ *
+ * Threads: one at a time; the writer's, but for open and close.
+ */
+#include "ps/checkpoint/keeper.h"
+
+#include "common/alloc.h"
+#include "common/clock.h"
+#include "common/file.h"
+#include "common/log.h"
+#include "ps/checkpoint/place_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NAME_BEGINS "checkpoint-"
+#define LINEAGE_BYTES ((size_t)64)
+
+struct ps_keeper {
+    ps_keeper_options_t options;
+    char *folder;
+    uint64_t lineage;
+    int lock_fd; /* -1: none */
+};
+
+static psc_status_t no_memory(psc_error_t *error)
+{
+    return psc_error_set(error, PSC_NO_MEMORY, "out of memory for checkpoints");
+}
+
+/* ---- lineage ---- */
+
+static psc_status_t read_lineage(const char *path, uint64_t *lineage_out, psc_error_t *error)
+{
+    char *text, *end;
+    size_t size;
+    psc_status_t st = psc_file_read(path, LINEAGE_BYTES, &text, &size, error);
+    if (st != PSC_OK)
+        return st;
+    *lineage_out = strtoull(text, &end, 16);
+    if (*end != '\n' || *lineage_out == 0)
+        st = psc_error_set(error, PSC_CORRUPT, "%s is damaged: it is no lineage", path);
+    psc_free(text);
+    return st;
+}
+
+static psc_status_t make_lineage(const ps_keeper_t *keeper, const char *path, psc_error_t *error)
+{
+    char name[64], text[32];
+    uint64_t number = 0;
+    while (number == 0) {
+        if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+            number = psc_clock_us();
+    }
+    (void)snprintf(name, sizeof name, ".lineage-%" PRIu32 "-%016" PRIx64, keeper->options.rank,
+                   number);
+    char *temporary = psp_saved_path(keeper->folder, name, NULL);
+    if (temporary == NULL)
+        return no_memory(error);
+    const int size = snprintf(text, sizeof text, "%016" PRIx64 "\n", number);
+    psc_status_t st = psc_file_write(temporary, text, (size_t)size, error);
+    if (st == PSC_OK && link(temporary, path) != 0 && errno != EEXIST)
+        st = psc_error_set_errno(error, errno, "cannot make %s", path);
+    (void)unlink(temporary);
+    psc_free(temporary);
+    return st;
+}
+
+static psc_status_t find_lineage(ps_keeper_t *keeper, psc_error_t *error)
+{
+    char *path = psp_saved_path(keeper->folder, "lineage", NULL);
+    if (path == NULL)
+        return no_memory(error);
+    psc_status_t st = PSC_OK;
+    if (access(path, F_OK) != 0)
+        st = make_lineage(keeper, path, error);
+    if (st == PSC_OK)
+        st = read_lineage(path, &keeper->lineage, error);
+    psc_free(path);
+    return st;
+}
+
+/* ---- open ---- */
+
+static psc_status_t take_lock(ps_keeper_t *keeper, psc_error_t *error)
+{
+    char *path = psp_saved_path(keeper->folder, "lock", NULL);
+    if (path == NULL)
+        return no_memory(error);
+    psc_status_t st = PSC_OK;
+    keeper->lock_fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
+    if (keeper->lock_fd < 0)
+        st = psc_error_set_errno(error, errno, "cannot write to the checkpoints in %s",
+                                 keeper->folder);
+    else if (flock(keeper->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        st = errno == EWOULDBLOCK
+                 ? psc_error_set(error, PSC_IN_USE,
+                                 "another run writes its checkpoints to %s: use another folder",
+                                 keeper->folder)
+                 : psc_error_set_errno(error, errno, "cannot lock %s", path);
+    psc_free(path);
+    return st;
+}
+
+static bool is_leftover(const char *name)
+{
+    static const char *const ends[] = {PSP_SAVED_PARTIAL, PSP_SAVED_REMOVED};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n_end = strlen(ends[i]);
+        if (n > n_end && strcmp(name + n - n_end, ends[i]) == 0)
+            return true;
+    }
+    return strncmp(name, ".lineage-", strlen(".lineage-")) == 0;
+}
+
+/* Removes what a crash left. */
+static psc_status_t clean(const ps_keeper_t *keeper, psc_error_t *error)
+{
+    DIR *entries = opendir(keeper->folder);
+    psc_status_t st = PSC_OK;
+    const struct dirent *entry;
+    if (entries == NULL)
+        return psc_error_set_errno(error, errno, "cannot read %s", keeper->folder);
+    while (st == PSC_OK && (entry = readdir(entries)) != NULL) {
+        char *path =
+            is_leftover(entry->d_name) ? psp_saved_path(keeper->folder, entry->d_name, NULL) : NULL;
+        if (path != NULL)
+            st = ps_place_remove(path, error);
+        psc_free(path);
+    }
+    (void)closedir(entries);
+    return st;
+}
+
+psc_status_t ps_keeper_open(const ps_keeper_options_t *options, ps_keeper_t **keeper_out,
+                            psc_error_t *error)
+{
+    ps_keeper_t *keeper = psc_alloc_zeroed(1, sizeof *keeper);
+    if (keeper == NULL)
+        return no_memory(error);
+    keeper->options = *options;
+    keeper->lock_fd = -1;
+    keeper->folder = psc_strdup(options->folder);
+    psc_status_t st = keeper->folder == NULL ? no_memory(error) : PSC_OK;
+    if (st == PSC_OK && mkdir(keeper->folder, 0777) != 0 && errno != EEXIST)
+        st = psc_error_set_errno(error, errno, "cannot make the folder of checkpoints %s",
+                                 keeper->folder);
+    if (st == PSC_OK && options->rank == 0)
+        st = take_lock(keeper, error);
+    if (st == PSC_OK && options->rank == 0)
+        st = clean(keeper, error);
+    if (st == PSC_OK)
+        st = find_lineage(keeper, error);
+    if (st != PSC_OK) {
+        ps_keeper_close(keeper);
+        return st;
+    }
+    *keeper_out = keeper;
+    return PSC_OK;
+}
+
+void ps_keeper_close(ps_keeper_t *keeper)
+{
+    if (keeper == NULL)
+        return;
+    if (keeper->lock_fd >= 0)
+        (void)close(keeper->lock_fd);
+    psc_free(keeper->folder);
+    psc_free(keeper);
+}
+
+const char *ps_keeper_folder(const ps_keeper_t *keeper)
+{
+    return keeper->folder;
+}
+
+uint64_t ps_keeper_lineage(const ps_keeper_t *keeper)
+{
+    return keeper->lineage;
+}
+
+void ps_keeper_set_cluster(ps_keeper_t *keeper, uint64_t cluster)
+{
+    keeper->options.cluster = cluster;
+}
+
+/* ---- one checkpoint ---- */
+
+char *ps_keeper_path(const ps_keeper_t *keeper, const char *name, const char *file, bool shared)
+{
+    char partial[PSP_SAVED_NAME_MAX + sizeof PSP_SAVED_PARTIAL];
+    (void)snprintf(partial, sizeof partial, "%s%s", name, PSP_SAVED_PARTIAL);
+    return shared ? psp_saved_path(keeper->folder, partial, file)
+                  : psp_saved_server_path(keeper->folder, partial, keeper->options.rank, file);
+}
+
+/* The number after that of the last checkpoint. */
+static psc_status_t choose_name(const ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
+                                psc_error_t *error)
+{
+    psp_saved_names_t names;
+    uint64_t last = 0;
+    psc_status_t st = psp_saved_list(keeper->folder, &names, error);
+    if (st != PSC_OK)
+        return st;
+    for (size_t i = 0; i < names.n; i++) {
+        const size_t length = strlen(NAME_BEGINS);
+        const uint64_t number = strncmp(names.all[i], NAME_BEGINS, length) == 0
+                                    ? strtoull(names.all[i] + length, NULL, 10)
+                                    : 0;
+        last = number > last ? number : last;
+    }
+    psp_saved_names_clear(&names);
+    (void)snprintf(name, PSP_SAVED_NAME_MAX + 1, NAME_BEGINS "%010" PRIu64, last + 1);
+    return PSC_OK;
+}
+
+static psc_status_t make_folder(char *path, bool may_exist, psc_error_t *error)
+{
+    psc_status_t st = path == NULL ? no_memory(error) : PSC_OK;
+    if (st == PSC_OK && mkdir(path, 0777) != 0 && !(may_exist && errno == EEXIST))
+        st = psc_error_set_errno(error, errno, "cannot make %s", path);
+    psc_free(path);
+    return st;
+}
+
+psc_status_t ps_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
+                             psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    const bool first = keeper->options.rank == 0;
+    if (first)
+        st = choose_name(keeper, name, error);
+    else if (!psp_saved_is_name(name))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "a checkpoint has its name from the first server");
+    if (st == PSC_OK && first)
+        st = make_folder(ps_keeper_path(keeper, name, NULL, true), true, error);
+    if (st == PSC_OK)
+        st = make_folder(ps_keeper_path(keeper, name, NULL, false), false, error);
+    if (st == PSC_NOT_FOUND)
+        st = psc_error_set(error, PSC_NOT_FOUND,
+                           "%s has no checkpoint %s that was begun: do all servers see the same "
+                           "--checkpoints?",
+                           keeper->folder, name);
+    if (st == PSC_OK)
+        st = make_folder(ps_keeper_path(keeper, name, "rocksdb", false), false, error);
+    return st;
+}
+
+/* What the manifest says of the part of one server; gives its parsed form, which that borrows. */
+static psc_status_t look_at_part(const ps_keeper_t *keeper, const char *name, uint32_t server,
+                                 psp_saved_part_file_t *file_out, psp_saved_t **saved_out,
+                                 psc_error_t *error)
+{
+    char partial[PSP_SAVED_NAME_MAX + sizeof PSP_SAVED_PARTIAL];
+    (void)snprintf(partial, sizeof partial, "%s%s", name, PSP_SAVED_PARTIAL);
+    char *path = psp_saved_server_path(keeper->folder, partial, server, "part");
+    if (path == NULL)
+        return no_memory(error);
+    embps__checkpoint__v1__part_file__init(file_out);
+    psc_status_t st = psp_saved_sum(path, &file_out->size, &file_out->checksum, error);
+    if (st == PSC_OK)
+        st = psp_saved_read(path, PSP_SAVED_PART, saved_out, error);
+    if (st == PSC_OK) {
+        const psp_saved_part_t *part = psp_saved_part(*saved_out);
+        file_out->host = part->host;
+        file_out->bytes = file_out->size;
+        for (size_t i = 0; i < part->n_files; i++)
+            file_out->bytes += part->files[i]->size;
+        if (strcmp(part->name, name) != 0 || part->server != server ||
+            part->n_servers != keeper->options.n_servers ||
+            part->cluster != keeper->options.cluster)
+            st = psc_error_set(error, PSC_MISMATCH, "%s is not of this run's checkpoint %s", path,
+                               name);
+    }
+    if (st == PSC_NOT_FOUND)
+        st = psc_error_set(error, PSC_NOT_FOUND,
+                           "%s is missing: do all servers see the same --checkpoints?", path);
+    psc_free(path);
+    return st;
+}
+
+/* The manifest, once all parts are there. */
+static psc_status_t write_manifest(const ps_keeper_t *keeper, const char *name,
+                                   psp_saved_file_t *state, psc_error_t *error)
+{
+    const uint32_t n = keeper->options.n_servers;
+    psp_saved_manifest_t manifest = EMBPS__CHECKPOINT__V1__MANIFEST__INIT;
+    psp_saved_part_file_t *files = psc_alloc_zeroed(n, sizeof *files);
+    psp_saved_part_file_t **pointers = psc_alloc_zeroed(n, sizeof(psp_saved_part_file_t *));
+    psp_saved_t **parts = psc_alloc_zeroed(n, sizeof(psp_saved_t *));
+    char *path = ps_keeper_path(keeper, name, "manifest", true);
+    char release[] = EMBPS_VERSION, own_name[PSP_SAVED_NAME_MAX + 1];
+    uint64_t size, checksum;
+    psc_status_t st = PSC_OK;
+    if (files == NULL || pointers == NULL || parts == NULL || path == NULL)
+        st = no_memory(error);
+    for (uint32_t i = 0; st == PSC_OK && i < n; i++) {
+        pointers[i] = &files[i];
+        st = look_at_part(keeper, name, i, &files[i], &parts[i], error);
+    }
+    (void)snprintf(own_name, sizeof own_name, "%s", name);
+    manifest.name = own_name;
+    manifest.cluster = keeper->options.cluster;
+    manifest.lineage = keeper->lineage;
+    manifest.made_s = (uint64_t)time(NULL);
+    manifest.release = release;
+    manifest.n_servers = n;
+    manifest.n_parts = n;
+    manifest.parts = pointers;
+    manifest.state = state;
+    if (st == PSC_OK)
+        st = psp_saved_write(path, PSP_SAVED_MANIFEST, NULL, 0, &manifest.base, &size, &checksum,
+                             error);
+    for (uint32_t i = 0; parts != NULL && i < n; i++)
+        psp_saved_destroy(parts[i]);
+    psc_free(parts);
+    psc_free(pointers);
+    psc_free(files);
+    psc_free(path);
+    return st;
+}
+
+/* Takes a checkpoint away: first its name, then its files. */
+static psc_status_t remove_checkpoint(const ps_keeper_t *keeper, const char *name,
+                                      psc_error_t *error)
+{
+    char gone[PSP_SAVED_NAME_MAX + sizeof PSP_SAVED_REMOVED];
+    (void)snprintf(gone, sizeof gone, "%s%s", name, PSP_SAVED_REMOVED);
+    char *from = psp_saved_path(keeper->folder, name, NULL);
+    char *to = psp_saved_path(keeper->folder, gone, NULL);
+    psc_status_t st = from == NULL || to == NULL ? no_memory(error) : PSC_OK;
+    if (st == PSC_OK && rename(from, to) != 0)
+        st = psc_error_set_errno(error, errno, "cannot rename %s", from);
+    if (st == PSC_OK)
+        st = ps_place_remove(to, error);
+    psc_free(from);
+    psc_free(to);
+    return st;
+}
+
+static void prune(const ps_keeper_t *keeper)
+{
+    psp_saved_names_t names = {0};
+    psc_error_t error = PSC_ERROR_INIT;
+    if (keeper->options.keep == 0)
+        return;
+    psc_status_t st = psp_saved_list(keeper->folder, &names, &error);
+    for (size_t i = 0; st == PSC_OK && i + keeper->options.keep < names.n; i++)
+        st = remove_checkpoint(keeper, names.all[i], &error);
+    if (st != PSC_OK)
+        psc_log(PSC_LOG_WARN, "old checkpoints stay: %s", error.message);
+    psp_saved_names_clear(&names);
+}
+
+psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
+                              psc_error_t *error)
+{
+    psc_status_t st = write_manifest(keeper, name, state, error);
+    if (st != PSC_OK)
+        return st;
+    char *from = ps_keeper_path(keeper, name, NULL, true);
+    char *to = psp_saved_path(keeper->folder, name, NULL);
+    if (from == NULL || to == NULL)
+        st = no_memory(error);
+    if (st == PSC_OK)
+        st = psc_file_sync_dir(from, error);
+    if (st == PSC_OK && rename(from, to) != 0)
+        st = psc_error_set_errno(error, errno, "cannot rename %s", from);
+    if (st == PSC_OK)
+        st = psc_file_sync_dir(keeper->folder, error);
+    psc_free(from);
+    psc_free(to);
+    if (st == PSC_OK)
+        prune(keeper);
+    return st;
+}
+
+psc_status_t ps_keeper_abandon(const ps_keeper_t *keeper, const char *name, psc_error_t *error)
+{
+    if (!psp_saved_is_name(name))
+        return PSC_OK;
+    char *path = ps_keeper_path(keeper, name, NULL, keeper->options.rank == 0);
+    psc_status_t st = path == NULL ? no_memory(error) : ps_place_remove(path, error);
+    psc_free(path);
+    return st;
+}

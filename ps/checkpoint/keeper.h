@@ -1,0 +1,58 @@
+/*
+ * The folder of checkpoints as a server writes to it (proto/saved_folder.h has what is in it).
+ *
+ * The first server of a run gives names, writes manifests, and takes away what is old or was left
+ * by a crash; it holds the folder's lock. The others write their parts. All see one folder.
+ *
+ * Threads: one at a time.
+ */
+#ifndef PS_CHECKPOINT_KEEPER_H
+#define PS_CHECKPOINT_KEEPER_H
+
+#include "proto/saved_folder.h"
+
+typedef struct ps_keeper ps_keeper_t;
+
+typedef struct ps_keeper_options {
+    const char *folder; /* made where its parent exists */
+    uint32_t rank, n_servers;
+    uint64_t cluster;
+    uint64_t keep; /* checkpoints that stay; 0: all */
+} ps_keeper_options_t;
+
+/*
+ * Opens the folder; the first server also locks it and removes leftovers. Errors: IN_USE (another
+ * run writes there), IO, DISK_FULL, NOT_FOUND (no parent), NO_MEMORY. Gives.
+ */
+PSC_MUST_CHECK psc_status_t ps_keeper_open(const ps_keeper_options_t *options,
+                                           ps_keeper_t **keeper_out, psc_error_t *error);
+/* NULL is a no-op. */
+void ps_keeper_close(ps_keeper_t *keeper);
+
+const char *ps_keeper_folder(const ps_keeper_t *keeper);
+uint64_t ps_keeper_lineage(const ps_keeper_t *keeper);
+void ps_keeper_set_cluster(ps_keeper_t *keeper, uint64_t cluster);
+
+/* Begins a checkpoint: makes its folder and this server's in it, and that of the cold tier. name:
+ * "" at the first server, which chooses it. Errors: IO, DISK_FULL, INVALID_ARGUMENT (no name),
+ * NOT_FOUND (the first server's folder is not there). */
+PSC_MUST_CHECK psc_status_t ps_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
+                                            psc_error_t *error);
+
+/* "<folder>/<name>.partial/server-N/<file>", or without server-N if shared. Gives; NULL: out of
+ * memory. */
+char *ps_keeper_path(const ps_keeper_t *keeper, const char *name, const char *file, bool shared);
+
+/*
+ * All parts are written: checks that they are there, writes the manifest, syncs, renames into
+ * place, removes checkpoints that are too many (what cannot be removed is logged). state: of the
+ * client, NULL: none. Errors: NOT_FOUND, CORRUPT, MISMATCH (a part, by name), IO, DISK_FULL.
+ */
+PSC_MUST_CHECK psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name,
+                                             psp_saved_file_t *state, psc_error_t *error);
+
+/* Removes a checkpoint that was begun: this server's part, and at the first server all of it. */
+PSC_MUST_CHECK psc_status_t ps_keeper_abandon(const ps_keeper_t *keeper, const char *name,
+                                              psc_error_t *error);
+
+#endif

@@ -1,0 +1,264 @@
+/*
+ * The phases, and what ends them:
+ *
+ *     IDLE -> CUTTING      begin: image and cut at this moment; the BEGIN job goes off
+ *     CUTTING -> WRITING   all rows are written, the cold tier is saved, BEGIN came back: FINISH
+ *     WRITING -> SAVED     FINISH came back
+ *     SAVED <-> STORING    a STATE job
+ *     SAVED -> COMMITTING -> IDLE
+ *     any but IDLE -> ABANDONING -> IDLE   a job or the cut failed, or the client gave it up
+ *
+ * A failure while rows are cut first carries the cut to its end (the store's marks must go), with
+ * nothing more handed out. Jobs of rows that are under way come back in any case. The memory of the
+ * image is charged to the rows' budget by the cut, and freed when it is written.
+ *
+ * Owner thread only; no I/O. Cost of a poll without a checkpoint: a test.
+ */
+#include "ps/table/saver.h"
+
+#include "common/alloc.h"
+#include "ps/table/saver_image.h"
+#include "ps/table/shard_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void submit(ps_saver_t *saver, ps_save_kind_t kind)
+{
+    ps_save_job_t *job = &saver->job;
+    job->kind = kind;
+    job->error = (psc_error_t)PSC_ERROR_INIT;
+    memcpy(job->name, saver->name, sizeof job->name);
+    job->image = &saver->image;
+    saver->writer->submit(saver->writer->context, job);
+}
+
+static void free_image(ps_saver_t *saver)
+{
+    psc_free(saver->image.part);
+    psc_free(saver->image.growth);
+    saver->image = (ps_save_image_t){0};
+}
+
+void ps_saver_clear(ps_shard_t *shard)
+{
+    free_image(&shard->saver);
+    psc_free(shard->saver.read.room);
+}
+
+/* From within the cut. */
+static void write_piece(void *context, ps_cut_piece_t *piece)
+{
+    ps_saver_t *saver = context;
+    size_t i = 0;
+    while (saver->rows_used[i]) /* there are as many as pieces */
+        i++;
+    saver->rows_used[i] = true;
+    saver->rows[i].kind = PS_SAVE_ROWS;
+    saver->rows[i].error = (psc_error_t)PSC_ERROR_INIT;
+    saver->rows[i].piece = piece;
+    saver->writer->submit(saver->writer->context, &saver->rows[i]);
+}
+
+psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t session,
+                            psc_error_t *error)
+{
+    ps_saver_t *saver = &shard->saver;
+    if (saver->writer == NULL)
+        return psc_error_set(error, PSC_UNSUPPORTED,
+                             "this server makes no checkpoints: start it with --checkpoints DIR");
+    if (saver->phase != PS_SAVER_IDLE)
+        return psc_error_set(error, PSC_BUSY, "another checkpoint is under way");
+    const ps_cut_options_t options = {.folder = saver->writer->staging,
+                                      .extra_bytes = ps_saver_image_bytes(shard),
+                                      .give = write_piece,
+                                      .context = saver};
+    psc_status_t st = ps_store_cut_begin(shard->options.store, &options, error);
+    if (st != PSC_OK)
+        return st;
+    (void)snprintf(saver->name, sizeof saver->name, "%s", name);
+    saver->session = session;
+    saver->state_bytes = 0;
+    saver->began_us = shard->now_us;
+    saver->begun = false;
+    saver->result = (psc_error_t)PSC_ERROR_INIT;
+    saver->phase = PS_SAVER_CUTTING;
+    if (ps_saver_image_make(shard, &saver->image, &saver->result) == PSC_OK) {
+        submit(saver, PS_SAVE_BEGIN);
+    } else { /* no job will come back; the cut must still end */
+        saver->begun = true;
+        ps_store_cut_abandon(shard->options.store);
+    }
+    return PSC_OK;
+}
+
+void ps_saver_state(ps_shard_t *shard, uint64_t offset, const uint8_t *bytes, size_t n)
+{
+    ps_saver_t *saver = &shard->saver;
+    saver->phase = PS_SAVER_STORING;
+    saver->job.offset = offset;
+    saver->job.bytes = bytes;
+    saver->job.n = n;
+    if (offset + n > saver->state_bytes)
+        saver->state_bytes = offset + n;
+    submit(saver, PS_SAVE_STATE);
+}
+
+void ps_saver_commit(ps_shard_t *shard)
+{
+    shard->saver.phase = PS_SAVER_COMMITTING;
+    shard->saver.job.size = shard->saver.state_bytes;
+    submit(&shard->saver, PS_SAVE_COMMIT);
+}
+
+void ps_saver_abandon(ps_shard_t *shard)
+{
+    shard->saver.phase = PS_SAVER_ABANDONING;
+    submit(&shard->saver, PS_SAVE_ABANDON);
+}
+
+static bool is_live(const ps_shard_t *shard, uint64_t session)
+{
+    for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
+        if (shard->sessions.all[i].id == session)
+            return shard->sessions.all[i].state == PS_SESSION_LIVE;
+    }
+    return false;
+}
+
+bool ps_saver_read(ps_shard_t *shard, const char *name, uint64_t offset, uint64_t session)
+{
+    ps_saver_t *saver = &shard->saver;
+    ps_save_job_t *job = &saver->read;
+    if (saver->reading || (saver->read_session != 0 && saver->read_session != session &&
+                           is_live(shard, saver->read_session)))
+        return false;
+    if (job->room == NULL)
+        job->room = psc_alloc(PS_SAVE_STATE_BYTES);
+    if (job->room == NULL)
+        return false;
+    saver->reading = true;
+    saver->read_session = session;
+    job->kind = PS_SAVE_READ;
+    job->error = (psc_error_t)PSC_ERROR_INIT;
+    (void)snprintf(job->name, sizeof job->name, "%s", name);
+    job->offset = offset;
+    job->n = 0;
+    saver->writer->submit(saver->writer->context, job);
+    return true;
+}
+
+bool ps_saver_is_orphan(const ps_shard_t *shard)
+{
+    const ps_saver_t *saver = &shard->saver;
+    return saver->phase == PS_SAVER_SAVED && saver->session != 0 && !is_live(shard, saver->session);
+}
+
+ps_saver_phase_t ps_saver_look(const ps_shard_t *shard, psc_error_t *result_out,
+                               const char **name_out)
+{
+    *result_out = shard->saver.result;
+    *name_out = shard->saver.name;
+    return shard->saver.phase;
+}
+
+/* ---- what is finished ---- */
+
+static void fail(ps_shard_t *shard, const psc_error_t *why)
+{
+    ps_saver_t *saver = &shard->saver;
+    if (saver->result.code == PSC_OK)
+        saver->result = *why;
+    if (saver->phase == PS_SAVER_CUTTING)
+        ps_store_cut_abandon(shard->options.store); /* end_cut goes on when that is over */
+    else
+        ps_saver_abandon(shard);
+}
+
+static void end(ps_saver_t *saver, ps_saver_phase_t phase)
+{
+    saver->phase = phase;
+    saver->n_made += phase == PS_SAVER_IDLE && saver->result.code == PSC_OK;
+    saver->n_failed += phase == PS_SAVER_IDLE && saver->result.code != PSC_OK;
+}
+
+/* The job that changes phases came back. */
+static void take_job(ps_shard_t *shard)
+{
+    ps_saver_t *saver = &shard->saver;
+    const ps_save_job_t *job = &saver->job;
+    if (job->kind == PS_SAVE_ABANDON) { /* what could not be removed, the next start removes */
+        if (saver->result.code == PSC_OK)
+            (void)psc_error_set(&saver->result, PSC_INTERRUPTED, "the checkpoint was given up");
+        end(saver, PS_SAVER_IDLE);
+        return;
+    }
+    if (job->kind == PS_SAVE_BEGIN) {
+        saver->begun = true;
+        memcpy(saver->name, job->name, sizeof saver->name);
+    }
+    if (job->kind == PS_SAVE_FINISH)
+        free_image(saver);
+    if (job->error.code != PSC_OK) {
+        fail(shard, &job->error);
+    } else if (job->kind == PS_SAVE_FINISH) {
+        const uint64_t took_us = shard->now_us - saver->began_us;
+        saver->longest_us = took_us > saver->longest_us ? took_us : saver->longest_us;
+        end(saver, PS_SAVER_SAVED);
+    } else if (job->kind == PS_SAVE_STATE) {
+        end(saver, PS_SAVER_SAVED);
+    } else if (job->kind == PS_SAVE_COMMIT) {
+        end(saver, PS_SAVER_IDLE);
+    }
+}
+
+static void take_finished(ps_shard_t *shard, bool *progress_out)
+{
+    ps_saver_t *saver = &shard->saver;
+    ps_save_job_t *job;
+    while ((job = saver->writer->next(saver->writer->context)) != NULL) {
+        *progress_out = true;
+        if (job == &saver->read) {
+            saver->reading = false;
+        } else if (job == &saver->job) {
+            take_job(shard);
+        } else {
+            saver->rows_used[job - saver->rows] = false;
+            ps_store_cut_put(shard->options.store, job->piece);
+            if (job->error.code != PSC_OK)
+                fail(shard, &job->error);
+        }
+    }
+}
+
+/* The cut goes on, or has ended. */
+static void step_cut(ps_shard_t *shard, bool *progress_out)
+{
+    ps_saver_t *saver = &shard->saver;
+    psc_error_t fault = PSC_ERROR_INIT;
+    ps_store_cut_step(shard->options.store, progress_out);
+    const ps_cut_state_t state = ps_store_cut_state(shard->options.store, &fault);
+    if (state == PS_CUT_GOES_ON || !saver->begun)
+        return;
+    *progress_out = true;
+    ps_store_cut_end(shard->options.store);
+    if (state == PS_CUT_FAILED && saver->result.code == PSC_OK)
+        saver->result = fault;
+    if (saver->result.code == PSC_OK) {
+        saver->phase = PS_SAVER_WRITING;
+        submit(saver, PS_SAVE_FINISH);
+    } else {
+        free_image(saver);
+        ps_saver_abandon(shard);
+    }
+}
+
+void ps_saver_step(ps_shard_t *shard, bool *progress_out)
+{
+    if (shard->saver.writer == NULL)
+        return;
+    take_finished(shard, progress_out);
+    if (shard->saver.phase == PS_SAVER_CUTTING)
+        step_cut(shard, progress_out);
+}

@@ -1,0 +1,124 @@
+/*
+ * A checkpoint of one shard, as a state machine: the cut of its rows (ps/store/cut.h), what else it
+ * is at that moment (saver_image.h), and the jobs that write both, which somebody else does.
+ *
+ *     ps_saver_begin(shard, "", session, error)          this is the moment
+ *     ps_saver_step(shard, &progress) at every poll      until ps_saver_phase is SAVED or IDLE
+ *     ps_saver_state, ps_saver_commit                    the same again
+ *
+ * One checkpoint at a time. A failure of writing fails the checkpoint, and the shard goes on.
+ * Threads: the owner's.
+ */
+#ifndef PS_TABLE_SAVER_H
+#define PS_TABLE_SAVER_H
+
+#include "common/queue.h"
+#include "proto/message.h"
+#include "ps/store/cut.h"
+
+struct ps_shard;
+
+typedef enum ps_save_kind {
+    PS_SAVE_BEGIN,   /* name (in: "" at the first server; out) */
+    PS_SAVE_ROWS,    /* piece */
+    PS_SAVE_FINISH,  /* image; what the cold tier saved is in the staging folder */
+    PS_SAVE_STATE,   /* bytes at offset of the client's state */
+    PS_SAVE_COMMIT,  /* size: of the client's state */
+    PS_SAVE_ABANDON, /* also what is in the staging folder */
+    PS_SAVE_READ,    /* name (in: "" for the newest; out), offset; out: size, bytes and n */
+} ps_save_kind_t;
+
+#define PS_SAVE_STATE_BYTES ((size_t)256 << 10) /* that one READ gives at most */
+
+/* What a shard is at the cut but for its rows; see saver_image.h. */
+typedef struct ps_save_image {
+    uint8_t *part; /* packed embps.checkpoint.v1.Part without name and files */
+    size_t n_part;
+    uint8_t *growth; /* the file "growth" */
+    size_t n_growth;
+} ps_save_image_t;
+
+typedef struct ps_save_job {
+    psc_queue_node_t node; /* of whoever has the job */
+    ps_save_kind_t kind;
+    psc_error_t error; /* out */
+    char name[PSP_CHECKPOINT_NAME_MAX + 1];
+    ps_cut_piece_t *piece;
+    const ps_save_image_t *image;
+    uint64_t offset, size;
+    const uint8_t *bytes; /* STATE: borrowed; READ: into room */
+    size_t n;
+    uint8_t *room; /* READ: [PS_SAVE_STATE_BYTES] */
+} ps_save_job_t;
+
+/* Who writes. Jobs are done one after another, and come back in that order. */
+typedef struct ps_save_writer {
+    void *context;
+    const char *staging; /* where the cold tier saves to: on its file system, absent between cuts */
+    void (*submit)(void *context, ps_save_job_t *job);
+    ps_save_job_t *(*next)(void *context); /* that is finished; NULL: none */
+    /* What Stats would say: see ps/serve/serve.h. */
+    size_t (*count)(const struct ps_shard *shard, psp_counter_t counters[PSP_COUNTERS_MAX]);
+} ps_save_writer_t;
+
+typedef enum ps_saver_phase {
+    PS_SAVER_IDLE,    /* none; ps_saver_result says how the last one ended */
+    PS_SAVER_CUTTING, /* rows are being written */
+    PS_SAVER_WRITING, /* the rest is */
+    PS_SAVER_SAVED,   /* this server's part is on disk; it counts when it is committed */
+    PS_SAVER_STORING, /* a piece of the client's state is being written */
+    PS_SAVER_COMMITTING,
+    PS_SAVER_ABANDONING,
+} ps_saver_phase_t;
+
+/* Part of a shard; all zero at first. */
+typedef struct ps_saver {
+    const ps_save_writer_t *writer; /* NULL: the server makes no checkpoints. Borrowed */
+    ps_saver_phase_t phase;
+    uint64_t session;                       /* that asked; 0: the server itself */
+    char name[PSP_CHECKPOINT_NAME_MAX + 1]; /* "": not known yet */
+    bool begun;                             /* the BEGIN job came back */
+    psc_error_t result; /* of the last checkpoint, or of the last piece of state */
+    uint64_t began_us, state_bytes;
+    ps_save_image_t image;
+    ps_save_job_t job; /* all but the next two */
+    ps_save_job_t rows[PS_CUT_PIECES];
+    bool rows_used[PS_CUT_PIECES];
+    ps_save_job_t read;
+    bool reading;              /* its job is under way */
+    uint64_t read_session;     /* whose answer it is; 0: it was given */
+    uint64_t n_made, n_failed; /* for Stats */
+    uint64_t longest_us; /* that a checkpoint took, from the cut to the last byte of the part */
+} ps_saver_t;
+
+void ps_saver_clear(struct ps_shard *shard);
+
+/*
+ * Cuts now. name: "" at the first server. Errors: UNSUPPORTED (no --checkpoints), BUSY (another one
+ * is under way), INVALID_ARGUMENT (does not fit into memory), NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t ps_saver_begin(struct ps_shard *shard, const char *name,
+                                           uint64_t session, psc_error_t *error);
+
+/* In SAVED only: a piece of the client's state; the end; giving it up. bytes: borrowed until the
+ * phase changes. */
+void ps_saver_state(struct ps_shard *shard, uint64_t offset, const uint8_t *bytes, size_t n);
+void ps_saver_commit(struct ps_shard *shard);
+void ps_saver_abandon(struct ps_shard *shard);
+
+/* Starts to read a checkpoint's state for a session, which then sets read_session to 0. False:
+ * another one's is under way. */
+PSC_MUST_CHECK bool ps_saver_read(struct ps_shard *shard, const char *name, uint64_t offset,
+                                  uint64_t session);
+
+/* Takes what is finished, and looks at some more rows. Sets *progress_out when anything moved. */
+void ps_saver_step(struct ps_shard *shard, bool *progress_out);
+
+/* For the server: the phase, and in IDLE how the last one ended; name: of the last one begun. */
+ps_saver_phase_t ps_saver_look(const struct ps_shard *shard, psc_error_t *result_out,
+                               const char **name_out);
+
+/* Whether a checkpoint is nobody's any more: its session has ended. */
+bool ps_saver_is_orphan(const struct ps_shard *shard);
+
+#endif
