@@ -247,6 +247,26 @@ static void accept_found(psp_find_table_reply_t *found, const psp_find_table_rep
     found->rows_created = rows_created;
 }
 
+/* A piece of a checkpoint's state is copied: the message goes. */
+static psc_status_t accept_checkpoint(psw_request_t *request, const psp_checkpoint_reply_t *reply,
+                                      psc_error_t *error)
+{
+    request->checkpoint = *reply;
+    request->checkpoint.state = NULL;
+    if (reply->n == 0)
+        return PSC_OK;
+    if (reply->n > request->bytes_capacity) {
+        uint8_t *grown = psc_realloc_array(request->bytes, reply->n, 1);
+        if (grown == NULL)
+            return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a checkpoint's state");
+        request->bytes = grown;
+        request->bytes_capacity = reply->n;
+    }
+    memcpy(request->bytes, reply->state, reply->n);
+    request->checkpoint.state = request->bytes;
+    return PSC_OK;
+}
+
 psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_t begin, uint32_t n,
                                 const psp_message_t *message, psc_error_t *error)
 {
@@ -282,6 +302,8 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
         request->imported.rows += message->u.import_reply.rows;
         request->imported.created += message->u.import_reply.created;
         return PSC_OK;
+    case PSP_CHECKPOINT_REPLY:
+        return accept_checkpoint(request, &message->u.checkpoint_reply, error);
     case PSP_STATS_REPLY:
         for (size_t i = 0; i < message->u.stats_reply.n; i++) {
             const psp_counter_t *counter = &message->u.stats_reply.counters[i];
@@ -347,6 +369,7 @@ void psw_request_reset(psw_request_t *request)
     request->barrier = (psp_barrier_reply_t){0};
     psw_block_clear(&request->block);
     request->imported = (psp_import_reply_t){0};
+    request->checkpoint = (psp_checkpoint_reply_t){.name = ""};
     psw_counters_clear(&request->counters);
 }
 
@@ -361,6 +384,7 @@ void psw_request_destroy(psw_request_t *request)
     psc_free(request->tickets);
     psc_free(request->held);
     psc_free(request->row);
+    psc_free(request->bytes);
     psc_free(request);
 }
 

@@ -63,6 +63,9 @@ struct embps_request {
     psw_block_t block;
     psp_import_reply_t imported; /* by all servers */
     psw_counters_t counters;
+    psp_checkpoint_reply_t checkpoint; /* of the server that answered last; its state is in bytes */
+    uint8_t *bytes;                    /* [bytes_capacity] */
+    size_t bytes_capacity;
 };
 
 /* Makes room for n entries in order. Errors: NO_MEMORY. */

@@ -671,6 +671,31 @@ EMBPS_API EMBPS_MUST_CHECK int embps_last_clock(embps_client_t *client, uint64_t
  * staleness 0 those of clocks that have ended. */
 EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error_t *error);
 
+/* ---- checkpoints ---- */
+
+#define EMBPS_CHECKPOINT_NAME_BYTES 128
+
+/*
+ * What: makes a checkpoint of all tables (servers with --checkpoints), and waits until it is on
+ * disk, which embps_set_timeout must allow for. It has all that this client pushed before, and
+ * nothing after; of each other client's calls it has whole messages. state [n] bytes of the
+ * caller's own, dense weights of the same step for example, are kept with it. Its name goes to
+ * name_out [EMBPS_CHECKPOINT_NAME_BYTES], or NULL. It exists on all servers or on none, and they go
+ * on whatever comes of it. Errors: UNSUPPORTED (no --checkpoints), BUSY (another one is under way),
+ * IO, DISK_FULL, CORRUPT (names file and server), INVALID_ARGUMENT; as embps_push.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint(embps_client_t *client, const void *state, size_t n,
+                                                char *name_out, embps_error_t *error);
+
+/*
+ * What: reads the bytes kept with a checkpoint; name NULL: the newest. At most room bytes go to
+ * state_out (may be NULL if room is 0); *n_out is how many there are. name_out as above. Errors:
+ * NOT_FOUND (no such checkpoint), CORRUPT (damaged; nothing of it is given), UNSUPPORTED.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint_state(embps_client_t *client, const char *name,
+                                                      void *state_out, size_t room, size_t *n_out,
+                                                      char *name_out, embps_error_t *error);
+
 /* ---- looking ---- */
 
 typedef void (*embps_counter_fn)(void *context, const char *name, uint64_t value);

@@ -1,0 +1,345 @@
+/*
+ * Checkpoints by a client: servers that are started again go on to the last bit as if nothing had
+ * been, optimizer state included; clients that stay have their pushes exactly once; and a
+ * checkpoint that fails is the only thing that does.
+ */
+#include "embps.h"
+
+#include "common/clock.h"
+#include "tests/support/cmocka.h"
+#include "tests/support/door_servers.h"
+#include "tests/support/scratch.h"
+#include "tests/support/test_seed.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { DIM = 9, IDS = 2000, BATCH = 150, N_TABLES = 3, STATE = 700001 };
+
+static embps_error_t error;
+
+static void ok(int code)
+{
+    if (code != 0)
+        fail_msg("code %d: %s", code, error.message);
+}
+
+static embps_client_t *connect_to(const char *address)
+{
+    embps_client_t *client = NULL;
+    ok(embps_connect(address, NULL, &client, &error));
+    return client;
+}
+
+/* ---- the same bits ---- */
+
+/* A table with optimizer state, one whose rows come late, and one whose rows expire. */
+static void open_tables(embps_client_t *client, embps_table_t *tables[N_TABLES])
+{
+    static const char *const names[N_TABLES] = {"state", "late", "expires"};
+    for (size_t t = 0; t < N_TABLES; t++) {
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        options.dim = DIM;
+        options.init = "uniform";
+        options.optimizer = t == 0 ? "adam" : "adagrad";
+        options.seed = 5 + t;
+        if (t == 1) {
+            options.admit_after = 3;
+            options.admit_shared = true;
+        }
+        if (t == 2) {
+            options.expire_after = 12;
+            options.expire_floor = 1;
+        }
+        ok(embps_table_open(client, names[t], &options, &tables[t], &error));
+    }
+}
+
+static void run_rounds(embps_client_t *client, embps_table_t *const tables[N_TABLES], uint64_t key,
+                       unsigned from, unsigned to)
+{
+    static float rows[BATCH][DIM];
+    uint64_t ids[BATCH];
+    for (unsigned round = from; round < to; round++) {
+        test_random_t random = {.key = psc_rng_stream(key, round, 0)};
+        for (size_t i = 0; i < BATCH; i++) {
+            ids[i] = test_below(&random, test_below(&random, IDS) + 1);
+            for (size_t c = 0; c < DIM; c++)
+                rows[i][c] = test_float(&random);
+        }
+        ok(embps_push(tables[round % N_TABLES], EMBPS_GRADIENT, ids, BATCH, &rows[0][0], 0.1f,
+                      &error));
+        ok(embps_clock(client, round, NULL, &error));
+    }
+}
+
+typedef struct image {
+    float rows[N_TABLES][IDS][DIM];
+    uint8_t states[N_TABLES][IDS];
+} image_t;
+
+static void look(embps_table_t *const tables[N_TABLES], image_t *image)
+{
+    static uint64_t ids[IDS];
+    for (size_t i = 0; i < IDS; i++)
+        ids[i] = i;
+    for (size_t t = 0; t < N_TABLES; t++)
+        ok(embps_pull_states(tables[t], ids, IDS, &image->rows[t][0][0], image->states[t], 0,
+                             &error));
+}
+
+static void assert_same(const image_t *a, const image_t *b)
+{
+    assert_memory_equal(a->states, b->states, sizeof a->states);
+    assert_memory_equal(a->rows, b->rows, sizeof a->rows);
+}
+
+static void servers_go_on_from_a_checkpoint_to_the_last_bit(void **state)
+{
+    (void)state;
+    static image_t then, later, seen;
+    static uint8_t kept[STATE], back[STATE];
+    const uint64_t key = test_random_start().key;
+    for (size_t i = 0; i < STATE; i++)
+        kept[i] = (uint8_t)(i * 31 + i / 256);
+    for (uint32_t n = 1; n <= 2; n++) {
+        char *folder = test_scratch_create(), checkpoints[256], data[256];
+        char name[EMBPS_CHECKPOINT_NAME_BYTES], read[EMBPS_CHECKPOINT_NAME_BYTES];
+        embps_table_t *tables[N_TABLES];
+        size_t n_back = 0;
+        door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+        of_servers.n = n;
+        of_servers.folder = test_path(data, sizeof data, folder, "data");
+        of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+        door_servers_t *servers = door_servers_start(&of_servers);
+        embps_client_t *client = connect_to(door_servers_address(servers, 0));
+        open_tables(client, tables);
+        run_rounds(client, tables, key, 0, 60);
+        ok(embps_checkpoint(client, kept, STATE, name, &error));
+        look(tables, &then);
+        run_rounds(client, tables, key, 60, 120);
+        look(tables, &later);
+        assert_int_not_equal(memcmp(&then, &later, sizeof then), 0);
+        ok(embps_close(client, &error));
+        door_servers_stop(servers);
+
+        if (n > 1) /* two servers end without a last checkpoint: that data must not be lost */
+            test_scratch_destroy(strdup(data));
+        of_servers.resume = name;
+        servers = door_servers_start(&of_servers);
+        client = connect_to(door_servers_address(servers, 0));
+        open_tables(client, tables);
+        look(tables, &seen);
+        assert_same(&seen, &then);
+        ok(embps_checkpoint_state(client, name, back, STATE, &n_back, read, &error));
+        assert_int_equal(n_back, STATE);
+        assert_memory_equal(back, kept, STATE);
+        assert_string_equal(read, name);
+        /* A guest that comes later is at clock 0: time stood still. */
+        for (unsigned i = 0; i < 60; i++)
+            ok(embps_clock(client, 0, NULL, &error));
+        run_rounds(client, tables, key, 60, 120);
+        look(tables, &seen);
+        assert_same(&seen, &later);
+        ok(embps_close(client, &error));
+        door_servers_stop(servers);
+        test_scratch_destroy(folder);
+    }
+}
+
+/* ---- exactly once ---- */
+
+typedef struct pusher {
+    char address[64];
+    pthread_t thread;
+    atomic_bool stop;
+    atomic_uint pushed; /* that were acknowledged */
+    int code;           /* of the push that failed, or 0 */
+    embps_error_t error;
+} pusher_t;
+
+/* Adds 1 to a row, again and again. */
+static void *push_on(void *context)
+{
+    pusher_t *pusher = context;
+    embps_client_t *client = NULL;
+    embps_table_t *table = NULL;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    const float one = 1;
+    const uint64_t id = 7;
+    options.dim = 1;
+    pusher->code = embps_connect(pusher->address, NULL, &client, &pusher->error);
+    if (pusher->code == 0)
+        pusher->code = embps_table_open(client, "counts", &options, &table, &pusher->error);
+    while (pusher->code == 0 && !atomic_load(&pusher->stop)) {
+        embps_request_t *request = NULL;
+        pusher->code =
+            embps_push_start(table, EMBPS_DELTA, &id, 1, &one, 0, &request, &pusher->error);
+        if (pusher->code == 0)
+            pusher->code = embps_wait(request, &pusher->error);
+        if (pusher->code == 0)
+            atomic_fetch_add(&pusher->pushed, 1);
+    }
+    if (client != NULL && embps_close(client, &error) != 0 && pusher->code == 0)
+        pusher->code = -1;
+    return NULL;
+}
+
+static void wait_for(const pusher_t *pusher, unsigned pushed)
+{
+    while (atomic_load(&pusher->pushed) < pushed)
+        psc_clock_sleep_us(1000);
+}
+
+static float counted(const char *address)
+{
+    embps_table_t *table = NULL;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    const uint64_t id = 7;
+    float value = 0;
+    embps_client_t *client = connect_to(address);
+    options.dim = 1;
+    ok(embps_table_open(client, "counts", &options, &table, &error));
+    ok(embps_pull(table, &id, 1, &value, &error));
+    ok(embps_close(client, &error));
+    return value;
+}
+
+static void a_client_that_stays_has_its_pushes_once_when_the_server_is_started_again(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256], data[256];
+    static pusher_t pusher;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.folder = test_path(data, sizeof data, folder, "data");
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *servers = door_servers_start(&of_servers);
+    const uint16_t port = door_servers_port(servers, 0);
+    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
+    of_servers.ports = &port;
+    assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
+    for (unsigned i = 1; i <= 3; i++) {
+        wait_for(&pusher, 20 * i);
+        door_servers_stop(servers);
+        servers = door_servers_start(&of_servers);
+    }
+    wait_for(&pusher, atomic_load(&pusher.pushed) + 20);
+    atomic_store(&pusher.stop, true);
+    assert_int_equal(pthread_join(pusher.thread, NULL), 0);
+    if (pusher.code != 0)
+        fail_msg("%s", pusher.error.message);
+    assert_true(counted(pusher.address) == (float)atomic_load(&pusher.pushed));
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
+static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256], data[256];
+    char name[EMBPS_CHECKPOINT_NAME_BYTES];
+    static pusher_t pusher;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.folder = test_path(data, sizeof data, folder, "data");
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *servers = door_servers_start(&of_servers);
+    const uint16_t port = door_servers_port(servers, 0);
+    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
+    of_servers.ports = &port;
+    assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
+    wait_for(&pusher, 20);
+    embps_client_t *client = connect_to(pusher.address);
+    ok(embps_checkpoint(client, NULL, 0, name, &error));
+    ok(embps_close(client, &error));
+    wait_for(&pusher, atomic_load(&pusher.pushed) + 20);
+    door_servers_stop(servers);
+    of_servers.resume = name; /* as after a crash: not the last one */
+    servers = door_servers_start(&of_servers);
+    assert_int_equal(pthread_join(pusher.thread, NULL), 0);
+    assert_int_equal(pusher.code, EMBPS_PEER_GONE);
+    if (strstr(pusher.error.message, "went back to a checkpoint") == NULL)
+        fail_msg("%s", pusher.error.message);
+    assert_true(counted(pusher.address) < (float)atomic_load(&pusher.pushed));
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
+/* ---- what fails ---- */
+
+static void a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256], data[256], partial[300], blocked[400];
+    char first[EMBPS_CHECKPOINT_NAME_BYTES], name[EMBPS_CHECKPOINT_NAME_BYTES];
+    embps_table_t *tables[N_TABLES];
+    const uint64_t key = test_random_start().key;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.n = 2;
+    of_servers.folder = test_path(data, sizeof data, folder, "data");
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *servers = door_servers_start(&of_servers);
+    embps_client_t *client = connect_to(door_servers_address(servers, 0));
+    open_tables(client, tables);
+    run_rounds(client, tables, key, 0, 10);
+    ok(embps_checkpoint(client, "x", 1, first, &error));
+    assert_string_equal(first, "checkpoint-0000000001");
+    /* A file where the second server's part of the next one should be. */
+    (void)test_path(partial, sizeof partial, checkpoints, "checkpoint-0000000002.partial");
+    assert_int_equal(mkdir(partial, 0777), 0);
+    (void)test_path(blocked, sizeof blocked, partial, "server-1");
+    FILE *file = fopen(blocked, "w");
+    assert_non_null(file);
+    (void)fclose(file);
+    assert_int_equal(embps_checkpoint(client, "y", 1, name, &error), EMBPS_IO);
+    assert_non_null(strstr(error.message, "server-1"));
+    run_rounds(client, tables, key, 10, 20);
+    size_t n = 0;
+    char byte = 0;
+    ok(embps_checkpoint_state(client, NULL, &byte, 1, &n, name, &error));
+    assert_string_equal(name, first);
+    assert_int_equal(byte, 'x');
+    ok(embps_checkpoint(client, "zz", 2, name, &error));
+    assert_string_equal(name, "checkpoint-0000000002");
+    assert_int_equal(embps_checkpoint_state(client, "no-such", &byte, 1, &n, NULL, &error),
+                     EMBPS_NOT_FOUND);
+    assert_int_equal(embps_checkpoint_state(client, "../etc", &byte, 1, &n, NULL, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    ok(embps_close(client, &error));
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
+static void servers_without_a_folder_for_checkpoints_say_so(void **state)
+{
+    (void)state;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    door_servers_t *servers = door_servers_start(&of_servers);
+    embps_client_t *client = connect_to(door_servers_address(servers, 0));
+    size_t n = 0;
+    assert_int_equal(embps_checkpoint(client, NULL, 0, NULL, &error), EMBPS_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "--checkpoints"));
+    assert_int_equal(embps_checkpoint_state(client, NULL, NULL, 0, &n, NULL, &error),
+                     EMBPS_UNSUPPORTED);
+    assert_int_equal(embps_checkpoint(client, NULL, 1, NULL, &error), EMBPS_INVALID_ARGUMENT);
+    assert_int_equal(embps_checkpoint_state(NULL, NULL, NULL, 0, &n, NULL, &error),
+                     EMBPS_INVALID_ARGUMENT);
+    ok(embps_close(client, &error));
+    door_servers_stop(servers);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(servers_go_on_from_a_checkpoint_to_the_last_bit),
+        cmocka_unit_test(a_client_that_stays_has_its_pushes_once_when_the_server_is_started_again),
+        cmocka_unit_test(a_client_whose_pushes_are_lost_with_a_checkpoint_is_told),
+        cmocka_unit_test(a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay),
+        cmocka_unit_test(servers_without_a_folder_for_checkpoints_say_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
