@@ -102,19 +102,15 @@ typedef struct embps_local_options {
         NULL, (uint64_t)256 << 20, 1                                                               \
     }
 
-/*
- * What: a client with the whole shard in this process; no mpirun, no other process.
+/* What: a client with the whole shard in this process; no mpirun, no other process.
  * Errors: INVALID_ARGUMENT, UNCLEAN, IN_USE, IO, NO_MEMORY.
- * Ownership: gives client; embps_close ends the shard too. options->n_workers must be 1.
- */
+ * Ownership: gives client; embps_close ends the shard too. options->n_workers must be 1. */
 EMBPS_API EMBPS_MUST_CHECK int embps_connect_local(const embps_local_options_t *options,
                                                    embps_client_t **client_out,
                                                    embps_error_t *error);
 
-/*
- * What: the same for several threads: n_workers clients of one shard, clients_out[i] for thread i.
- * Every client must be closed, each by its thread; the last close ends the shard.
- */
+/* What: the same for several threads: n_workers clients of one shard, clients_out[i] for thread i.
+ * Every client must be closed, each by its thread; the last close ends the shard. */
 EMBPS_API EMBPS_MUST_CHECK int embps_connect_local_many(const embps_local_options_t *options,
                                                         embps_client_t **clients_out,
                                                         embps_error_t *error);
@@ -206,20 +202,16 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect(const char *address,
 /* The number of the run: the same at all its servers, and never again. Not 0. */
 EMBPS_API uint64_t embps_cluster(const embps_client_t *client);
 
-/*
- * What: waits for all outstanding requests, says goodbye to the servers and frees the client, its
+/* What: waits for all outstanding requests, says goodbye to the servers and frees the client, its
  * tables and requests. Frees in any case; the code tells whether everything was acknowledged. In a
  * job of embps-run it is also recorded as how this rank ended.
- * client NULL: no-op.
- */
+ * client NULL: no-op. */
 EMBPS_API int embps_close(embps_client_t *client, embps_error_t *error);
 
-/*
- * What: the same after a failure: tells the servers (status: what the program will exit with),
+/* What: the same after a failure: tells the servers (status: what the program will exit with),
  * waits for nothing. The program should exit soon. From then on pulls, pushes, clocks and barriers
  * of the other workers fail, with INTERRUPTED after that status and with PEER_GONE after any other
- * but 0, so that they end too. client NULL: no-op.
- */
+ * but 0, so that they end too. client NULL: no-op. */
 EMBPS_API void embps_abandon(embps_client_t *client, int status);
 
 EMBPS_API uint32_t embps_worker_rank(const embps_client_t *client);
@@ -345,21 +337,17 @@ typedef struct embps_table_options {
             0, 0, false, 0, 0, false, 0, 0, false, 0, 0, 0, 0, 0, false, NULL, NULL                \
     }
 
-/*
- * What: opens a table of this name (1 to 255 bytes), creating it where it is new.
+/* What: opens a table of this name (1 to 255 bytes), creating it where it is new.
  * Errors: INVALID_ARGUMENT (names the option and its bounds), MISMATCH (exists with other options;
  * message holds both values), UNSUPPORTED (options that this library does not know).
- * Ownership: gives a table that lives as long as its client. Copies options.
- */
+ * Ownership: gives a table that lives as long as its client. Copies options. */
 EMBPS_API EMBPS_MUST_CHECK int embps_table_open(embps_client_t *client, const char *name,
                                                 const embps_table_options_t *options,
                                                 embps_table_t **table_out, embps_error_t *error);
 
-/*
- * What: opens a table that exists, with the options that it was made with (pull_format and
+/* What: opens a table that exists, with the options that it was made with (pull_format and
  * push_format: "f32"). Errors: NOT_FOUND, INVALID_ARGUMENT (what is no name), as for pulls.
- * Ownership: gives a table that lives as long as its client.
- */
+ * Ownership: gives a table that lives as long as its client. */
 EMBPS_API EMBPS_MUST_CHECK int embps_table_find(embps_client_t *client, const char *name,
                                                 embps_table_t **table_out, embps_error_t *error);
 
@@ -375,11 +363,9 @@ EMBPS_API EMBPS_MUST_CHECK int embps_tables(embps_client_t *client, embps_table_
 
 EMBPS_API uint32_t embps_table_dim(const embps_table_t *table);
 
-/*
- * What: the number of the optimizer's step that later gradient pushes to this table belong to, from
+/* What: the number of the optimizer's step that later gradient pushes to this table belong to, from
  * 1; adam and its kin correct their bias by it. 0 (default): unknown, then the updates of the row
- * itself count. Pushes issued before keep theirs.
- */
+ * itself count. Pushes issued before keep theirs. */
 EMBPS_API void embps_table_set_step(embps_table_t *table, uint64_t step);
 
 /* ---- rows ---- */
@@ -390,12 +376,10 @@ typedef enum embps_push_kind {
     EMBPS_ASSIGN = 2,   /* replaces the row; of duplicates the last one counts */
 } embps_push_kind_t;
 
-/*
- * What: reads rows. A row that was never pushed has its initial value, and reading creates nothing.
+/* What: reads rows. A row that was never pushed has its initial value, and reading creates nothing.
  * Shapes: ids [n] any values, duplicates allowed; rows_out [n, dim], in the order of ids.
  * Errors: INVALID_ARGUMENT, PEER_GONE, IO, CORRUPT, DISK_FULL, NO_MEMORY; rows_out is then
- * undefined.
- */
+ * undefined. */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull(embps_table_t *table, const uint64_t *ids, size_t n,
                                           float *rows_out, embps_error_t *error);
 
@@ -416,11 +400,9 @@ typedef enum embps_row_state {
 /* The rows come as float32, whatever the table's pull_format. */
 #define EMBPS_PULL_EXACT 2u
 
-/*
- * What: embps_pull that also tells what each row is.
+/* What: embps_pull that also tells what each row is.
  * Shapes: states_out [n], an embps_row_state_t each, in the order of ids; NULL: not wanted.
- * flags: 0, or EMBPS_PULL_SCAN and EMBPS_PULL_EXACT or'ed. Errors: as embps_pull.
- */
+ * flags: 0, or EMBPS_PULL_SCAN and EMBPS_PULL_EXACT or'ed. Errors: as embps_pull. */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull_states(embps_table_t *table, const uint64_t *ids,
                                                  size_t n, float *rows_out, uint8_t *states_out,
                                                  uint32_t flags, embps_error_t *error);
@@ -438,12 +420,10 @@ EMBPS_API EMBPS_MUST_CHECK int embps_push(embps_table_t *table, embps_push_kind_
                                           const uint64_t *ids, size_t n, const float *rows,
                                           float learning_rate, embps_error_t *error);
 
-/*
- * What: the same without waiting for answers; it only waits while more than 32 MiB are queued for
+/* What: the same without waiting for answers; it only waits while more than 32 MiB are queued for
  * one server. ids and rows are copied before return (push); rows_out and
  * states_out belong to the request until embps_wait returns (pull).
- * Ownership: gives request; embps_wait frees it.
- */
+ * Ownership: gives request; embps_wait frees it. */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull_start(embps_table_t *table, const uint64_t *ids, size_t n,
                                                 float *rows_out, embps_request_t **request_out,
                                                 embps_error_t *error);
@@ -567,12 +547,10 @@ EMBPS_API EMBPS_MUST_CHECK int embps_set_cache(embps_client_t *client, size_t by
 #define EMBPS_FLUSH_MAX 1000u
 EMBPS_API void embps_set_flush(embps_client_t *client, uint32_t clocks);
 
-/*
- * What: embps_pull that also tells how old each row may be: with age a, in clocks, it holds all
+/* What: embps_pull that also tells how old each row may be: with age a, in clocks, it holds all
  * that every worker sent in its first c - a clocks, c being this client's clock. With a bounded
  * staleness it is at most that. (Deltas that other clients accumulate were not sent yet.)
- * Shapes: ages_out [n], in the order of ids. Errors: as embps_pull.
- */
+ * Shapes: ages_out [n], in the order of ids. Errors: as embps_pull. */
 EMBPS_API EMBPS_MUST_CHECK int embps_pull_ages(embps_table_t *table, const uint64_t *ids, size_t n,
                                                float *rows_out, uint32_t *ages_out,
                                                embps_error_t *error);
@@ -616,11 +594,9 @@ EMBPS_API EMBPS_MUST_CHECK int embps_export_start(embps_table_t *table, uint32_t
                                                   embps_export_t **export_out,
                                                   embps_error_t *error);
 
-/*
- * What: the next block, of some hundred rows as a rule; n 0: there are no more. Its order is the
+/* What: the next block, of some hundred rows as a rule; n 0: there are no more. Its order is the
  * servers' own. Its pointers are good until the next call with this export.
- * Errors: PEER_GONE, IO, CORRUPT, TIMEOUT, NO_MEMORY; an export that failed stays so.
- */
+ * Errors: PEER_GONE, IO, CORRUPT, TIMEOUT, NO_MEMORY; an export that failed stays so. */
 EMBPS_API EMBPS_MUST_CHECK int embps_export_next(embps_export_t *walk, embps_block_t *block_out,
                                                  embps_error_t *error);
 
@@ -650,20 +626,16 @@ EMBPS_API EMBPS_MUST_CHECK int embps_import(embps_table_t *table, const embps_bl
  * clients. Collectives of the program's own must not be used by a program that is to survive.
  */
 
-/*
- * What: ends this worker's clock: everything it issued before counts as done in the clock that
+/* What: ends this worker's clock: everything it issued before counts as done in the clock that
  * ends.
  * progress: any growing number of the program's own (e.g. words trained); the sum over all workers
- * comes back in *total_progress_out (may be NULL), as far as the servers know it.
- */
+ * comes back in *total_progress_out (may be NULL), as far as the servers know it. */
 EMBPS_API EMBPS_MUST_CHECK int embps_clock(embps_client_t *client, uint64_t progress,
                                            uint64_t *total_progress_out, embps_error_t *error);
 
-/*
- * What: the same for this worker's last clock: nobody waits for it any more, and it must not push.
+/* What: the same for this worker's last clock: nobody waits for it any more, and it must not push.
  * Its later pulls with a staleness wait until all workers have ended their last clock, and so see
- * everything. May be called again, for the sum of progress.
- */
+ * everything. May be called again, for the sum of progress. */
 EMBPS_API EMBPS_MUST_CHECK int embps_last_clock(embps_client_t *client, uint64_t progress,
                                                 uint64_t *total_progress_out, embps_error_t *error);
 
@@ -675,23 +647,15 @@ EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error
 
 #define EMBPS_CHECKPOINT_NAME_BYTES 128
 
-/*
- * What: makes a checkpoint of all tables (servers with --checkpoints), and waits until it is on
- * disk, which embps_set_timeout must allow for. It has all that this client pushed before, and
- * nothing after; of each other client's calls it has whole messages. state [n] bytes of the
- * caller's own, dense weights of the same step for example, are kept with it. Its name goes to
- * name_out [EMBPS_CHECKPOINT_NAME_BYTES], or NULL. It exists on all servers or on none, and they go
- * on whatever comes of it. Errors: UNSUPPORTED (no --checkpoints), BUSY (another one is under way),
- * IO, DISK_FULL, CORRUPT (names file and server), INVALID_ARGUMENT; as embps_push.
- */
+/* What: a checkpoint of all tables, on disk when it returns (embps_set_timeout must allow for it),
+ * with state [n] bytes of the caller's own; its name goes to name_out (NULL, or so many bytes). It
+ * has what this client pushed before, and nothing after, on all servers or on none; they go on
+ * whatever comes of it. Errors: UNSUPPORTED (no --checkpoints), BUSY, IO, DISK_FULL; as a push. */
 EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint(embps_client_t *client, const void *state, size_t n,
                                                 char *name_out, embps_error_t *error);
 
-/*
- * What: reads the bytes kept with a checkpoint; name NULL: the newest. At most room bytes go to
- * state_out (may be NULL if room is 0); *n_out is how many there are. name_out as above. Errors:
- * NOT_FOUND (no such checkpoint), CORRUPT (damaged; nothing of it is given), UNSUPPORTED.
- */
+/* The bytes kept with one, name NULL: the newest: *n_out of them, at most room go to state_out.
+ * Errors: NOT_FOUND, CORRUPT (nothing is given), UNSUPPORTED. */
 EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint_state(embps_client_t *client, const char *name,
                                                       void *state_out, size_t room, size_t *n_out,
                                                       char *name_out, embps_error_t *error);
