@@ -96,9 +96,8 @@ if setpriv --pdeathsig TERM true 2>/dev/null; then
     check "mpirun and the workers run" 3 "$(ps -o pid= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | wc -l)"
     kill -KILL "$run_pid"
     wait "$pid" 2>/dev/null
-    until=$((SECONDS + 15))
-    while left=$(ps -o pid=,comm= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | grep -v defunct) &&
-        [ "$SECONDS" -lt "$until" ]; do
+    for ((i = 0; i < 150; i++)); do
+        left=$(ps -o pid=,comm= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | grep -v defunct) || break
         sleep 0.1
     done
     check "mpirun and the workers end when embps-run is killed" "" "$left"

@@ -4,8 +4,8 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-train=$build/embps-train server=$build/embps-server
+# shellcheck source=tests/support/jobs
+. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
 cd "$dir"
 seq 400 | sed 's/.*/one two three four five/' >text
 cp text kept
@@ -13,23 +13,22 @@ cp text kept
 printf 'each word comes once\n' >rare
 printf 'one 5\ntwo x\n' >vocab
 mkdir folder
-failures=0
 
 # Runs a command and looks at its end. The message must stand there once, whoever could have said it.
 refused() # NAME MESSAGE COMMAND...
 {
-    local name=$1 message=$2 status=0 start=$SECONDS
+    local name=$1 message=$2 times
     shift 2
     rm -rf out data
-    timeout 30 "$@" >log 2>&1 || status=$?
-    local times
+    "$@" >log 2>&1 </dev/null &
+    job=$!
+    finish_job 10
     times=$(grep -c -- "$message" log || true)
     if [ $status = 0 ] || [ $status -ge 124 ] || [ "$times" != 1 ] || [ -e out ] || [ -e data ] ||
-        [ $((SECONDS - start)) -gt 10 ] || compgen -G 'out.*' >/dev/null; then
-        echo "failed: $name: status $status, message $times times, $((SECONDS - start)) s"
+        compgen -G 'out.*' >/dev/null; then
+        failed "$name: status $status, message $times times"
         ls
         cat log
-        failures=$((failures + 1))
     else
         echo "ok: $name"
     fi

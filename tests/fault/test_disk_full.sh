@@ -43,7 +43,7 @@ for how in run bare local; do
         --min-count 1 --sample 0 --epochs 1000 --log-json json --quiet
     await 60 test -s json || { failed "$how: does not train"; cat log; }
     fill_disk
-    await 60 recorded || recorded || failed "$how: no rank records the failure"
+    await 60 recorded || failed "$how: no rank records the failure"
     start=$SECONDS
     finish_job 10
     echo "$how: status $status, down after $((SECONDS - start)) s"
