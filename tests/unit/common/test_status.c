@@ -18,6 +18,7 @@ static void every_code_keeps_its_number(void **state)
     assert_int_equal(PSC_UNSUPPORTED, 5);
     assert_int_equal(PSC_BUSY, 6);
     assert_int_equal(PSC_INTERRUPTED, 7);
+    assert_int_equal(PSC_DENIED, 8);
     assert_int_equal(PSC_PROTOCOL, 20);
     assert_int_equal(PSC_PEER_GONE, 21);
     assert_int_equal(PSC_TIMEOUT, 22);
@@ -41,7 +42,7 @@ static void numbers_that_are_no_code_become_internal(void **state)
         else
             assert_int_equal(code, PSC_INTERNAL);
     }
-    assert_int_equal(known, 17);
+    assert_int_equal(known, 18);
     assert_int_equal(psc_status_from_number(UINT32_MAX), PSC_INTERNAL);
 }
 

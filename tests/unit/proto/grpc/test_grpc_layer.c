@@ -123,10 +123,12 @@ static void codes_go_both_ways(void **state)
     (void)state;
     assert_int_equal(psp_grpc_status(PSC_OK), GRPC_STATUS_OK);
     assert_int_equal(psp_grpc_code(GRPC_STATUS_OK), PSC_OK);
-    static const psc_status_t both[] = {PSC_PEER_GONE,        PSC_TIMEOUT,     PSC_PROTOCOL,
-                                        PSC_INVALID_ARGUMENT, PSC_UNSUPPORTED, PSC_NOT_FOUND};
+    static const psc_status_t both[] = {
+        PSC_PEER_GONE,   PSC_TIMEOUT,   PSC_PROTOCOL, PSC_INVALID_ARGUMENT,
+        PSC_UNSUPPORTED, PSC_NOT_FOUND, PSC_DENIED};
     for (size_t i = 0; i < sizeof both / sizeof both[0]; i++)
         assert_int_equal(psp_grpc_code(psp_grpc_status(both[i])), both[i]);
+    assert_int_equal(psp_grpc_code(GRPC_STATUS_UNAUTHENTICATED), PSC_DENIED);
     assert_int_equal(psp_grpc_status(PSC_BUSY), GRPC_STATUS_RESOURCE_EXHAUSTED);
     assert_int_equal(psp_grpc_status(PSC_INTERNAL), GRPC_STATUS_INTERNAL);
     assert_int_equal(psp_grpc_code(GRPC_STATUS_UNKNOWN), PSC_INTERNAL);
