@@ -26,7 +26,9 @@ typedef struct psp_buffer {
     uint32_t kind;      /* psp_kind_t of the message within */
     uint32_t peer;      /* whom it came from or goes to */
     atomic_uint shared; /* owners beside the first */
-    void *call;      /* its transport's: the call that it came in by, or answers; NULL: no calls */
+    void *call; /* its transport's: the call that it came in by, or answers; NULL: no calls */
+    /* Of a guest's message: what its token allows, until it is answered; NULL: everything */
+    const struct psp_grant *grant;
     uint8_t *lender; /* of a borrowed one (message_memory.h): cleared when it is put; else NULL */
 } psp_buffer_t;
 

@@ -1,8 +1,9 @@
 /*
  * Listening: what is checked before a port is opened, and what is told once it is.
  *
- * Whoever is let in can read and change all tables, so an address that is not this machine's own
- * loopback needs certificates of the clients, or --plain-text, and is then logged as what it is.
+ * Whoever is let in can read and change all tables, or what his token allows. So an address that
+ * is not this machine's own loopback needs certificates of the clients, or tokens over TLS, or
+ * --plain-text, and is then logged as what it is.
  *
  * Signals are taken by a thread that waits for them (sigwaitinfo), not by a handler: nothing global
  * is needed, and nothing is cut off half done. To end that thread it is sent one of them.
@@ -31,11 +32,19 @@ psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t 
     psc_status_t st = psp_listen_address_parse(arguments->listen, &address, error);
     if (st != PSC_OK)
         return st;
-    const bool open = !address.is_loopback && arguments->tls_client_ca == NULL;
+    const bool tls = arguments->tls_cert != NULL, tokens = arguments->tokens != NULL;
+    const bool open = !address.is_loopback && arguments->tls_client_ca == NULL && !(tls && tokens);
+    if (open && !arguments->plain_text && tokens)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--listen %.200s can be reached from other machines, and tokens would "
+                             "come to it in plain text: give --tls-cert and --tls-key as well, or "
+                             "listen on 127.0.0.1, or say --plain-text",
+                             arguments->listen);
     if (open && !arguments->plain_text)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--listen %.200s can be reached from other machines, by anybody: give "
-                             "--tls-client-ca as well, or listen on 127.0.0.1, or say --plain-text",
+                             "--tls-client-ca as well, or --tokens over TLS, or listen on "
+                             "127.0.0.1, or say --plain-text",
                              arguments->listen);
     const uint32_t port = address.port != 0 ? address.port + rank : 0;
     if (port > 65535)
@@ -50,14 +59,17 @@ psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t 
     options.tls = (psp_door_tls_t){.cert = arguments->tls_cert,
                                    .key = arguments->tls_key,
                                    .client_ca = arguments->tls_client_ca};
+    options.tokens = arguments->tokens;
     st = psp_door_open(&options, pool, door_out, error);
-    const char *how = arguments->tls_cert == NULL        ? "in plain text"
+    const char *how = !tls                               ? "in plain text"
                       : arguments->tls_client_ca == NULL ? "with TLS"
                                                          : "with TLS of both sides";
+    const char *danger = !open    ? ""
+                         : tokens ? ": whoever is on the way can read tokens and what they open"
+                                  : ": whoever reaches it may do anything";
     if (st == PSC_OK)
-        psc_log(open ? PSC_LOG_WARN : PSC_LOG_INFO, "listens on %s %s%s",
-                psp_door_address(*door_out), how,
-                open ? ": whoever reaches it may do anything" : "");
+        psc_log(open ? PSC_LOG_WARN : PSC_LOG_INFO, "listens on %s %s%s%s",
+                psp_door_address(*door_out), how, tokens ? ", for who has a token" : "", danger);
     return st;
 }
 

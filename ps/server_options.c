@@ -110,14 +110,23 @@ static const psc_option_t options[] = {
      .offset = offsetof(ps_server_arguments_t, tls_client_ca),
      .environment = "EMBPS_TLS_CLIENT_CA",
      .help = "Guests must show a certificate that one of the authorities in FILE (PEM) has signed. "
-             "Without it any guest is let in, encrypted or not."},
+             "Without it, and without --tokens, any guest is let in, encrypted or not."},
+    {.name = "tokens",
+     .argument = "FILE",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, tokens),
+     .environment = "EMBPS_TOKENS",
+     .help = "Guests must show a token (authorization: Bearer TOKEN) of FILE, which says on each "
+             "line: a token or sha256: and its digest; its rights, of read, write and admin, with "
+             "commas between; for which tables, * standing for anything. For its owner's eyes "
+             "alone (mode 600). It may be replaced at any time."},
     {.name = "plain-text",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(ps_server_arguments_t, plain_text),
      .environment = "EMBPS_PLAIN_TEXT",
-     .help = "Lets --listen be an address that other machines reach without --tls-client-ca. "
-             "Whoever reaches it can then read and change all tables and, without TLS, what others "
-             "send."},
+     .help = "Lets --listen be an address that other machines reach without --tls-client-ca, and "
+             "without --tokens over TLS. Whoever reaches it can then read and change all tables "
+             "and, without TLS, what others send, their tokens included."},
     {.name = "port-file",
      .argument = "FILE",
      .type = PSC_OPTION_TEXT,
@@ -224,9 +233,13 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         if (strcmp(arguments.direct_name, direct_names[i]) == 0)
             arguments.direct = (ps_direct_t)i;
     }
-    if (arguments.listen == NULL && (arguments.port_file != NULL || arguments.plain_text))
+    const char *alone = arguments.plain_text          ? "plain-text"
+                        : arguments.tokens != NULL    ? "tokens"
+                        : arguments.port_file != NULL ? "port-file"
+                                                      : NULL;
+    if (arguments.listen == NULL && alone != NULL)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "--%s is of use with --listen alone",
-                             arguments.plain_text ? "plain-text" : "port-file");
+                             alone);
     const bool tls = arguments.tls_cert != NULL;
     if (tls != (arguments.tls_key != NULL) || (arguments.tls_client_ca != NULL && !tls) ||
         (tls && arguments.listen == NULL))

@@ -21,6 +21,7 @@ typedef struct ps_server_arguments {
     const char *listen;                             /* --listen; NULL: no guests */
     bool plain_text;                                /* --plain-text */
     const char *tls_cert, *tls_key, *tls_client_ca; /* --tls-...; NULL: none */
+    const char *tokens;                             /* --tokens; NULL: none are asked for */
     const char *port_file;                          /* --port-file; NULL: none */
     uint64_t guests;                                /* --guests */
     double lease_s;                                 /* --lease */

@@ -88,6 +88,7 @@ COVERED_BY = [
     ("proto/grpc/door_", "tests/unit/proto/grpc/test_grpc_server.c", "what it consists of"),
     ("proto/grpc/grpc_health.c", "tests/unit/proto/grpc/test_grpc_server.c", "calls of probes"),
     ("proto/grpc/grpc_tls.c", "tests/cluster/test_door_tls.sh", "real clients, right and wrong"),
+    ("proto/grpc/grpc_tokens.c", "tests/cluster/test_tokens.sh", "real clients, right and wrong"),
     ("proto/grpc/grpc_secrets.c", "tests/cluster/test_client_tls.sh", "a client's, right and wrong"),
     ("proto/grpc/grpc_probe.c", "tests/cluster/test_client_tls.sh", "what is said of a failure"),
     ("proto/grpc/listen_address.c", "tests/unit/ps/test_listening.c", "where it may listen"),

@@ -63,6 +63,7 @@ static void empty_call(psp_door_call_t *call)
 {
     grpc_call_details_destroy(&call->details);
     grpc_metadata_array_destroy(&call->metadata);
+    psp_rights_put(call->rights);
     grpc_slice_unref(call->status_text);
     if (call->request != NULL)
         grpc_byte_buffer_destroy(call->request);
@@ -189,6 +190,15 @@ static void append_pending(psp_door_call_t *call)
     psp_door_unlock(door);
 }
 
+/* Does its token let it in? What the door answers itself, health and reflection, is for anybody. */
+static psc_status_t check_token(psp_door_call_t *call, psc_error_t *error)
+{
+    psp_grpc_tokens_t *tokens = call->door->tokens;
+    if (tokens == NULL || call->method.kind == 0)
+        return PSC_OK;
+    return psp_grpc_tokens_check(tokens, &call->metadata, &call->rights, &call->grant, error);
+}
+
 /* A call has come, or, at the end, will not. */
 static void step_accepted(psp_grpc_tag_t *tag, bool ok)
 {
@@ -215,6 +225,7 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
         return;
     }
     psp_door_expect(door);
+    psc_error_t refusal = PSC_ERROR_INIT;
     char text[128];
     if (stopping) {
         psp_door_end_call(call, GRPC_STATUS_UNAVAILABLE, "the server ends");
@@ -228,6 +239,8 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
         psp_door_end_call(call, GRPC_STATUS_RESOURCE_EXHAUSTED, text);
     } else if (!known) {
         psp_door_end_call(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
+    } else if (check_token(call, &refusal) != PSC_OK) {
+        psp_door_end_call(call, GRPC_STATUS_UNAUTHENTICATED, refusal.message);
     } else {
         append_pending(call);
         psp_door_admit(door);
@@ -240,6 +253,7 @@ void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message)
     message->kind = call->method.kind;
     message->peer = PSP_PEER_GUEST;
     message->call = call;
+    message->grant = call->grant;
     atomic_fetch_sub(&door->bytes_here, call->bytes); /* of a message before, which is answered */
     call->bytes = message->capacity;
     atomic_fetch_add(&door->bytes_here, call->bytes);
@@ -346,6 +360,12 @@ void psp_door_lend(psp_door_call_t *call, psp_buffer_t *answer)
 
 void psp_door_reply(psp_door_call_t *call, psp_buffer_t *answer)
 {
+    char text[sizeof(psc_error_t)];
+    if (call->grant != NULL && psp_grpc_denies(answer, text, sizeof text)) {
+        psp_door_lend(call, answer);
+        psp_door_end_call(call, GRPC_STATUS_PERMISSION_DENIED, text);
+        return;
+    }
     if (call->method.reply != NULL) {
         call->method.reply(call, answer);
         return;

@@ -16,6 +16,7 @@
 #include "proto/grpc/grpc_layer.h"
 #include "proto/grpc/grpc_server.h"
 #include "proto/grpc/grpc_tls.h"
+#include "proto/grpc/grpc_tokens.h"
 #include "proto/grpc/listen_address.h"
 
 #include <pthread.h>
@@ -52,6 +53,8 @@ struct psp_door_call {
     grpc_call *inside;
     grpc_call_details details;
     grpc_metadata_array metadata;
+    psp_rights_t *rights;     /* that it came with; NULL: none were asked for */
+    const psp_grant_t *grant; /* of rights */
     grpc_byte_buffer *request, *reply;
     grpc_slice status_text;
     int was_cancelled;
@@ -69,9 +72,10 @@ struct psp_door {
     psp_door_options_t options;
     psp_grpc_queue_t *queue;
     grpc_server *server;
-    psp_grpc_tls_t *tls;    /* NULL: plain text */
-    psc_queue_t *arrived;   /* messages for the owner */
-    psp_scratch_t *scratch; /* of answers that are looked at; the owner's */
+    psp_grpc_tls_t *tls;       /* NULL: plain text */
+    psp_grpc_tokens_t *tokens; /* NULL: none are asked for */
+    psc_queue_t *arrived;      /* messages for the owner */
+    psp_scratch_t *scratch;    /* of answers that are looked at; the owner's */
     psp_grpc_tag_t shut;
     char address[PSP_ADDRESS_MAX + 8];
     uint64_t looked_us;

@@ -85,9 +85,12 @@ static void call_ended(psp_grpc_tag_t *tag, bool ok)
     (void)ok;
     post_call_t *call = (post_call_t *)(void *)tag; /* its first member's first member */
     client_t *client = call->client;
-    if (call->call.status == GRPC_STATUS_OK &&
-        psp_grpc_take(client->base.pool, call->call.reply, PSP_GRPC_MAX_MESSAGE_BYTES, &call->reply,
-                      &call->error) != PSC_OK)
+    /* One that was not allowed is answered too, beside the status. */
+    const bool answered =
+        call->call.status == GRPC_STATUS_OK ||
+        (call->call.status == GRPC_STATUS_PERMISSION_DENIED && call->call.reply != NULL);
+    if (answered && psp_grpc_take(client->base.pool, call->call.reply, PSP_GRPC_MAX_MESSAGE_BYTES,
+                                  &call->reply, &call->error) != PSC_OK)
         call->reply = NULL; /* error says why */
     psc_queue_push(client->ended, &call->node);
 }

@@ -159,6 +159,7 @@ static void door_destroy(psp_transport_t *transport)
     if (door->server != NULL)
         grpc_server_destroy(door->server);
     psp_grpc_tls_destroy(door->tls);
+    psp_grpc_tokens_destroy(door->tokens);
     psp_door_lock(door);
     while (door->n_lent != 0)
         (void)pthread_cond_wait(&door->changed, &door->lock);
@@ -252,12 +253,15 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     door->options = *options;
     door->options.listen = NULL;
     door->options.tls = (psp_door_tls_t){NULL, NULL, NULL};
+    door->options.tokens = NULL;
     door->shut.done = step_shut;
     st = psc_queue_create(&door->arrived, error);
     if (st == PSC_OK)
         st = psp_scratch_create(SCRATCH_BYTES, &door->scratch, error);
     if (st == PSC_OK && options->tls.cert != NULL)
         st = psp_grpc_tls_create(&options->tls, &door->tls, error);
+    if (st == PSC_OK && options->tokens != NULL)
+        st = psp_grpc_tokens_create(options->tokens, &door->tokens, error);
     if (st == PSC_OK)
         st = psp_grpc_queue_create(&door->queue, error);
     if (st == PSC_OK) {

@@ -25,13 +25,15 @@ typedef struct psp_door_tls {
 } psp_door_tls_t;
 
 typedef struct psp_door_options {
-    const char *listen;         /* HOST:PORT; port 0: a free one. Borrowed until open returns */
-    size_t max_message_bytes;   /* of a request; longer ones are refused as RESOURCE_EXHAUSTED */
-    size_t quota_bytes;         /* of requests and answers here; beyond it no request is read */
-    uint32_t max_calls;         /* under way; more are refused as RESOURCE_EXHAUSTED */
-    uint32_t max_streams;       /* of them, streams; the same */
-    uint64_t patience_us;       /* for a request to come in whole, for an answer to be taken */
-    psp_door_tls_t tls;         /* borrowed until open returns */
+    const char *listen;       /* HOST:PORT; port 0: a free one. Borrowed until open returns */
+    size_t max_message_bytes; /* of a request; longer ones are refused as RESOURCE_EXHAUSTED */
+    size_t quota_bytes;       /* of requests and answers here; beyond it no request is read */
+    uint32_t max_calls;       /* under way; more are refused as RESOURCE_EXHAUSTED */
+    uint32_t max_streams;     /* of them, streams; the same */
+    uint64_t patience_us;     /* for a request to come in whole, for an answer to be taken */
+    psp_door_tls_t tls;       /* borrowed until open returns */
+    const char *tokens; /* a file (proto/rights.h); NULL: none are asked for. Borrowed until open
+                         * returns; may be replaced while the door is open */
     psp_transport_t *wake_also; /* woken too when a message arrives; borrowed; NULL: none */
 } psp_door_options_t;
 
@@ -44,7 +46,8 @@ typedef struct psp_door_options {
 /*
  * Opens the port; calls are taken from now on. Not shared: a port in use is an error. wake and
  * destroy aside, one thread uses the transport. pool must outlive it. Errors: INVALID_ARGUMENT (no
- * such address; certificate and key do not fit), IN_USE, NOT_FOUND, IO, NO_MEMORY. Gives.
+ * such address; certificate and key do not fit; a file of tokens that is wrong), IN_USE, NOT_FOUND,
+ * IO, NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
                                           psp_transport_t **transport_out, psc_error_t *error);

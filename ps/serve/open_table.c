@@ -114,13 +114,17 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
         return st;
     ps_table_t *table = find_by_name(shard, wanted.name);
     if (table != NULL) {
-        st = ps_table_compare(table, &wanted, error);
+        st = ps_permit_table(request, table->name, PSP_RIGHT_ANY, error);
+        if (st == PSC_OK)
+            st = ps_table_compare(table, &wanted, error);
         if (st == PSC_OK && options->table != 0 && options->table != table->number)
             st = psc_error_set(error, PSC_MISMATCH, "table %.80s has number %u here, not %" PRIu32,
                                table->name, table->number, options->table);
     } else {
         uint32_t number = 0;
-        st = choose_number(shard, options, &number, error);
+        st = ps_permit_table(request, wanted.name, PSP_RIGHT_ADMIN, error);
+        if (st == PSC_OK)
+            st = choose_number(shard, options, &number, error);
         if (st == PSC_OK)
             st = ps_serve_make_table(shard, number, &wanted, &table, error);
     }

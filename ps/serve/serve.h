@@ -9,6 +9,7 @@
 #ifndef PS_SERVE_SERVE_H
 #define PS_SERVE_SERVE_H
 
+#include "ps/table/permit.h"
 #include "ps/table/shard_state.h"
 
 /* By psp_kind_t: psp_kind_t kinds that are no requests have NULL. */

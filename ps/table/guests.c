@@ -13,12 +13,15 @@
  * says that it has it (lowest_unacked) or when another sequence needs its place. Answers that are
  * long are kept within PS_GUESTS_KEPT_BYTES of all guests.
  *
+ * The number of a session can be guessed, so it counts only with the token that it began with.
+ *
  * Finding a session is a pass over the numbers in use, 8 bytes each: under a microsecond for a
  * thousand. Threads: the owner's. Time is the shard's.
  */
 #include "ps/table/guests.h"
 
 #include "common/alloc.h"
+#include "proto/rights.h"
 #include "ps/table/shard_state.h"
 
 #include <inttypes.h>
@@ -36,6 +39,7 @@ struct ps_guest {
     uint64_t next_sequence;
     uint64_t heard_us;
     bool revived;         /* of a checkpoint: it may have heard answers that are lost */
+    uint64_t holder;      /* whose token it began with (psp_grant_id) */
     ps_request_t *parked; /* by sequence */
     size_t n_parked;
     kept_t kept[PS_GUEST_REQUESTS]; /* by sequence modulo that */
@@ -116,7 +120,16 @@ static psc_status_t answer_again(ps_shard_t *shard, const psp_buffer_t *asked,
 
 /* ---- life ---- */
 
-psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, uint32_t *peer_out,
+/* May a session be used with this token? A checkpoint does not say whose a session was: then it is
+ * of the first who knows it. */
+static bool is_holder(ps_guest_t *guest, const psp_grant_t *grant)
+{
+    if (guest->revived && guest->holder == 0)
+        guest->holder = psp_grant_id(grant);
+    return guest->holder == psp_grant_id(grant);
+}
+
+psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp_buffer_t *buffer,
                             psc_error_t *error)
 {
     ps_guests_t *guests = &shard->guests;
@@ -143,24 +156,25 @@ psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, uin
     } else {
         while (i < n_used && (guests->ids[i] != wanted || wanted == 0))
             i++;
-        if (i == n_used)
+        if (i == n_used || !is_holder(guests->all[i], buffer->grant))
             return psc_error_set(error, PSC_PEER_GONE,
                                  "session %016" PRIx64
                                  " is not, or no longer, one of this server: say hello again",
                                  wanted);
         guests->all[i]->heard_us = shard->now_us;
     }
-    *peer_out = shard->sessions.n + i;
+    buffer->peer = shard->sessions.n + i;
     return PSC_OK;
 }
 
-psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, psc_error_t *error)
+psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, uint64_t holder, psc_error_t *error)
 {
     const uint32_t i = peer - shard->sessions.n;
     ps_guest_t *guest = psc_alloc_zeroed(1, sizeof *guest);
     if (guest == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a guest");
     guest->next_sequence = 1;
+    guest->holder = holder;
     guest->heard_us = shard->now_us;
     shard->guests.all[i] = guest;
     shard->guests.ids[i] = session_of(shard, peer)->id;
@@ -176,7 +190,7 @@ psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, ui
         return psc_error_set(error, PSC_BUSY, "no more than %" PRIu32 " guests have a place",
                              shard->guests.n);
     *session_of(shard, peer) = *session;
-    psc_status_t st = ps_guests_begin(shard, peer, error);
+    psc_status_t st = ps_guests_begin(shard, peer, 0, error);
     if (st != PSC_OK)
         return st;
     shard->sessions.n_all++;
@@ -281,9 +295,12 @@ static psc_status_t take_over(ps_shard_t *shard, ps_request_t *waiting, ps_reque
     psc_error_t refusal = PSC_ERROR_INIT;
     const uint64_t number = waiting->message.request.request;
     void *call = waiting->buffer->call;
+    const psp_grant_t *grant = waiting->buffer->grant; /* lives with its call */
     waiting->buffer->call = request->buffer->call;
+    waiting->buffer->grant = request->buffer->grant;
     waiting->message.request.request = request->message.request.request;
     request->buffer->call = call;
+    request->buffer->grant = grant;
     request->message.request.request = number;
     (void)psc_error_set(&refusal, PSC_BUSY, "the request was sent again, and is answered there");
     return refuse(shard, request, &refusal, error);

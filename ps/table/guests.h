@@ -33,15 +33,16 @@ PSC_MUST_CHECK psc_status_t ps_guests_init(ps_guests_t *guests, uint32_t n, psc_
 void ps_guests_clear(ps_shard_t *shard);
 
 /*
- * Whose message this is: a free seat for a Hello, else that of its session. Errors: PEER_GONE
- * (there is no such session: it has ended, or was another server's), BUSY (no seat is free),
- * PROTOCOL (a Hello of a worker).
+ * Whose message this is, in buffer->peer: a free seat for a Hello, else that of its session, which
+ * must have begun with the same token. Errors: PEER_GONE (there is no such session: it has ended,
+ * or was another server's or token's), BUSY (no seat is free), PROTOCOL (a Hello of a worker).
  */
 PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message,
-                                           uint32_t *peer_out, psc_error_t *error);
+                                           psp_buffer_t *buffer, psc_error_t *error);
 
-/* The session of a seat has begun. Errors: NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, psc_error_t *error);
+/* The session of a seat has begun. holder: psp_grant_id of its token. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, uint64_t holder,
+                                            psc_error_t *error);
 /* The session of a free seat, as a checkpoint has it: all requests with sequences below next were
  * served. Errors: NO_MEMORY; BUSY (no seat is free). */
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,

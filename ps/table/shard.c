@@ -24,6 +24,7 @@
 #include "ps/table/shard.h"
 
 #include "common/alloc.h"
+#include "ps/table/permit.h"
 #include "ps/table/shard_state.h"
 
 #include <inttypes.h>
@@ -368,6 +369,8 @@ psc_status_t ps_shard_serve(ps_shard_t *shard, uint32_t peer, ps_request_t *requ
     psc_error_t refusal = PSC_ERROR_INIT;
     psc_status_t st = refuse_after_failure(shard, request->message.kind, &refusal);
     if (st == PSC_OK)
+        st = ps_permit_request(shard, request, &refusal);
+    if (st == PSC_OK)
         st = shard->options.serve[request->message.kind](shard, session, request, &refusal);
     if (st != PSC_OK && !is_fatal(st)) {
         shard->counters.refused++;
@@ -531,7 +534,7 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
         return shard->failure.code;
     }
     if (guest)
-        st = ps_guests_seat(shard, &message, &buffer->peer, &refusal);
+        st = ps_guests_seat(shard, &message, buffer, &refusal);
     if (st == PSC_OK)
         st = admit(shard, buffer->peer, &message, &refusal);
     ps_request_t *request = NULL;

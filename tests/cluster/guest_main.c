@@ -6,7 +6,8 @@
  *
  * push: adds 1 to row (NUMBER << 32 | i) for each i below PUSHES, a window of them under way.
  * RECORD is a file of PUSHES bytes that outlives a killed process: the state of each push. Where a
- * call times out, as when the server is stopped, it says so ("timeout") and goes on.
+ * call times out, as when the server is stopped, it says so ("timeout") and goes on. A token to
+ * show is in the file that EMBPS_TOKEN_FILE names.
  *
  * check: each RECORD is one of NUMBER's, which may have several, of as many pushes. A row must be
  * what was answered, and may be that plus what was begun and not answered: nothing is lost and
@@ -65,6 +66,7 @@ static embps_client_t *connect_to(const char *address, embps_table_t **table_out
     embps_client_t *client = NULL;
     options.wait_ms = 60000; /* many of them at a time on a busy machine */
     options.waiting = tell;
+    options.token_file = getenv("EMBPS_TOKEN_FILE");
     of_table.dim = D;
     require(embps_connect(address, &options, &client, &error) == 0, "connect");
     require(embps_table_open(client, "pushes", &of_table, table_out, &error) == 0, "open");

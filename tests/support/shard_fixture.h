@@ -5,6 +5,7 @@
 #ifndef TESTS_SUPPORT_SHARD_FIXTURE_H
 #define TESTS_SUPPORT_SHARD_FIXTURE_H
 
+#include "proto/rights.h"
 #include "ps/store/cold.h"
 #include "ps/table/shard.h"
 
@@ -23,8 +24,9 @@ typedef struct shard_fixture {
     uint64_t next_request;
     uint32_t n_workers; /* of the shard; those from there on are guests */
     uintptr_t next_call;
-    psc_error_t failure; /* what handle or poll returned; PSC_OK: nothing so far */
-    psp_buffer_t *taken; /* buffer of the reply taken last */
+    psc_error_t failure;      /* what handle or poll returned; PSC_OK: nothing so far */
+    const psp_grant_t *grant; /* of guests' messages from now on; NULL: no tokens */
+    psp_buffer_t *taken;      /* buffer of the reply taken last */
 } shard_fixture_t;
 
 typedef struct fixture_options {

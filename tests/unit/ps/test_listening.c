@@ -9,11 +9,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
-static psc_status_t try_to_open(const char *listen, bool plain_text, uint32_t rank,
-                                char address_out[300], psc_error_t *error)
+static psc_status_t try_with_tokens(const char *listen, bool plain_text, const char *tokens,
+                                    uint32_t rank, char address_out[300], psc_error_t *error)
 {
-    const ps_server_arguments_t arguments = {.listen = listen, .plain_text = plain_text};
+    const ps_server_arguments_t arguments = {
+        .listen = listen, .plain_text = plain_text, .tokens = tokens};
     psp_transport_t *door;
     psp_pool_t *pool;
     assert_int_equal(psp_pool_create(0, &pool, NULL), PSC_OK);
@@ -24,6 +26,34 @@ static psc_status_t try_to_open(const char *listen, bool plain_text, uint32_t ra
     }
     psp_pool_destroy(pool);
     return st;
+}
+
+static psc_status_t try_to_open(const char *listen, bool plain_text, uint32_t rank,
+                                char address_out[300], psc_error_t *error)
+{
+    return try_with_tokens(listen, plain_text, NULL, rank, address_out, error);
+}
+
+static void tokens_come_in_plain_text_from_this_machine_alone(void **state)
+{
+    (void)state;
+    char address[300], path[256];
+    psc_error_t error = PSC_ERROR_INIT;
+    char *folder = test_scratch_create();
+    (void)test_path(path, sizeof path, folder, "tokens");
+    const mode_t before = umask(077);
+    assert_int_equal(psc_file_write(path, "some-token-or-other read *\n", 27, NULL), PSC_OK);
+    (void)umask(before);
+    assert_int_equal(try_with_tokens("127.0.0.1:0", false, path, 0, address, &error), PSC_OK);
+    assert_int_equal(try_with_tokens("0.0.0.0:0", false, path, 0, address, &error),
+                     PSC_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "tokens would come to it in plain text"));
+    assert_int_equal(try_with_tokens("0.0.0.0:0", true, path, 0, address, &error), PSC_OK);
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(try_with_tokens("127.0.0.1:0", false, path, 0, address, &error),
+                     PSC_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, path));
+    test_scratch_destroy(folder);
 }
 
 static void only_loopback_without_a_word(void **state)
@@ -94,6 +124,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_loopback_without_a_word),
+        cmocka_unit_test(tokens_come_in_plain_text_from_this_machine_alone),
         cmocka_unit_test(servers_of_a_job_take_one_port_after_the_other),
         cmocka_unit_test(all_servers_listen_or_none),
     };
