@@ -52,6 +52,8 @@ INCLUDES = {
 INCLUDE_EXCEPTIONS = {
     ("worker/local_shard.c", "ps/server.h"): "starts a shard inside the worker's process",
     ("worker/tool/plan.c", "ps/table_plan.h"): "plans with the server's own formulas",
+    ("worker/tool/checkpoint_files.c", "proto/saved_folder.h"): "reads them without servers",
+    ("worker/tool/checkpoint_files.c", "proto/message.h"): "a table's options are a message",
     ("ps/main.c", "proto/mpi/mpi_transport.h"): "the program chooses the transport",
     ("ps/main.c", "proto/grpc/grpc_server.h"): "the program chooses the transport",
     ("ps/alone.c", "proto/grpc/grpc_server.h"): "a program too",

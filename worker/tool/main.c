@@ -19,6 +19,7 @@ static const struct {
     {"tables", psw_tool_tables, "tables of running servers"},
     {"get", psw_tool_get, "rows of running servers"},
     {"stats", psw_tool_stats, "all counters of running servers"},
+    {"checkpoint", psw_tool_checkpoint, "makes one, or looks at a folder of them"},
     {"export", psw_tool_export, "a table of running servers to a file"},
     {"import", psw_tool_import, "a file into a table of running servers"},
 };
@@ -29,7 +30,7 @@ static void print_help(void)
     (void)printf("embps - looks at word vectors and running servers, and plans tables\n\nusage: "
                  "embps COMMAND [options]\n\n");
     for (size_t k = 0; k < N_COMMANDS; k++)
-        (void)printf("  %-10s%s\n", commands[k].name, commands[k].summary);
+        (void)printf("  %-12s%s\n", commands[k].name, commands[k].summary);
     (void)printf("\nembps COMMAND --help tells the options of a command.\n");
 }
 

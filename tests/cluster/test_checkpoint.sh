@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Checkpoints as a user meets them: made and looked at with the tool, of one server and of a job of two;
+# kill -9 in the middle of one; a full disk; a second run in the same folder.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+# shellcheck source=tests/support/jobs
+. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+cd "$dir"
+embps=$build/embps
+
+# Starts a server alone on the folders data and saved; sets job and address.
+serve()
+{
+    rm -f port
+    "$server" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data" --checkpoints "$dir/saved" \
+        --memory 32M "$@" >log 2>&1 </dev/null &
+    job=$!
+    await 60 test -s port || { failed "the server does not listen"; cat log; exit 1; }
+    address=$(head -n 1 port)
+}
+
+# Expects exit code $1 and $2 in what the rest says.
+says()
+{
+    local code=$1 words=$2 got=0
+    shift 2
+    "$@" >out 2>&1 || got=$?
+    [ "$got" = "$code" ] || failed "exit code $got instead of $code: $*: $(cat out)"
+    grep -qF -- "$words" out || failed "no \"$words\" in: $(cat out)"
+}
+
+first=$((3 << 32))
+serve
+"$build/tests/guest_main" push "$address" record 3 5 60000 || failed "no rows to keep"
+says 0 checkpoint-0000000001 "$embps" checkpoint "$address"
+says 0 '"name": "checkpoint-0000000002"' "$embps" checkpoint "$address" --json
+says 0 'checkpoint-0000000002' "$embps" checkpoint list saved
+says 0 'table pushes' "$embps" checkpoint inspect saved checkpoint-0000000001
+says 0 'checkpoint-0000000001: whole' "$embps" checkpoint verify saved
+for command in "list saved" "inspect saved checkpoint-0000000002" "verify saved"; do
+    # shellcheck disable=SC2086 # words
+    "$embps" checkpoint $command --json >"json-${command%% *}" || failed "checkpoint $command --json"
+done
+python3 - <<'END' || failed "what JSON says"
+import json
+names = ["checkpoint-0000000001", "checkpoint-0000000002"]
+assert [one["name"] for one in json.load(open("json-list"))] == names
+one = json.load(open("json-inspect"))
+part, = one["parts"]
+table, = part["tables"]
+assert (one["servers"], table["name"], table["dim"], table["rows_created"]) == (1, "pushes", 4, 5), one
+assert [(one["name"], one["whole"], one["faults"]) for one in json.load(open("json-verify"))] == [
+    (name, True, []) for name in names]
+END
+says 2 'is no name' "$embps" checkpoint inspect saved ../data
+says 3 'other' "$embps" checkpoint verify saved other
+says 2 'embps checkpoint --help' "$embps" checkpoint list
+
+# Another run in the same folder; then kill -9, in the middle of a checkpoint where that can be hit.
+says 44 'saved' "$server" --listen 127.0.0.1:0 --data "$dir/other" --checkpoints "$dir/saved"
+"$embps" checkpoint "$address" >out 2>&1 &
+asker=$!
+# shellcheck disable=SC2015 # either will do
+await 60 bash -c 'ls saved | grep -q -e partial -e 0003' || failed "no third checkpoint begins"
+kill -9 "$job"
+kill -9 "$asker" 2>/dev/null || true
+wait "$job" "$asker" || true
+says 0 'checkpoint-0000000002: whole' "$embps" checkpoint verify saved
+serve
+[ -z "$(find saved -name '*.partial')" ] || failed "leftovers stay: $(ls saved)"
+says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+
+# SIGTERM makes one more; all that there is is in it, and the newest three stay.
+"$build/tests/guest_main" push "$address" record 4 5 60000 || failed "no more rows"
+kill -TERM "$job"
+wait "$job" || failed "the server does not end well: $(cat log)"
+says 0 'whole' "$embps" checkpoint verify saved
+[ "$(find saved -maxdepth 1 -name 'checkpoint-*' | wc -l)" -le 3 ] || failed "too many stay: $(ls saved)"
+serve
+says 0 "$((4 << 32))  present  1 1 1 1" "$embps" get "$address" pushes "$((4 << 32))"
+kill -9 "$job"
+wait "$job" || true
+
+# One bit, and both the start and verify name the file.
+newest=$(find saved -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)
+python3 - "$newest/server-0/part" <<'END'
+import sys
+with open(sys.argv[1], "r+b") as file:
+    file.seek(100)
+    byte = file.read(1)[0]
+    file.seek(100)
+    file.write(bytes([byte ^ 1]))
+END
+says 42 'server-0/part' "$embps" checkpoint verify saved
+says 42 'server-0/part' "$server" --listen 127.0.0.1:0 --data "$dir/data" --checkpoints "$dir/saved"
+rm -r "$newest"
+serve --resume auto
+kill -TERM "$job"
+wait "$job" || failed "the server does not end well: $(cat log)"
+
+# A job of two servers without workers.
+"${bare[@]}" -n 2 "$server" --listen 127.0.0.1:0 --port-file "$dir/port2" --data "$dir/data2" \
+    --checkpoints "$dir/saved2" --memory 32M >log 2>&1 </dev/null &
+job=$!
+await 60 test -s port2 || { failed "two servers do not listen"; cat log; exit 1; }
+address=$(head -n 1 port2)
+"$build/tests/guest_main" push "$address" record 3 20 60000 || failed "no rows to keep"
+says 0 checkpoint-0000000001 "$embps" checkpoint "$address"
+says 0 'server 1 on' "$embps" checkpoint inspect saved2 checkpoint-0000000001
+end_jobs
+wait "$job" || true
+job=
+await 60 no_jobs_left || failed "servers stay"
+says 4 'of 2 servers' "$server" --listen 127.0.0.1:0 --data "$dir/data2" --checkpoints "$dir/saved2"
+rm -f port2
+"${bare[@]}" -n 2 "$server" --listen 127.0.0.1:0 --port-file "$dir/port2" --data "$dir/data2" \
+    --checkpoints "$dir/saved2" --memory 32M >log 2>&1 </dev/null &
+job=$!
+await 60 test -s port2 || { failed "two servers do not go on"; cat log; exit 1; }
+says 0 "$first  present  1 1 1 1" "$embps" get "$(head -n 1 port2)" pushes "$first"
+kill -TERM "$job"
+wait "$job" || true
+job=
+exit $((failures > 0))

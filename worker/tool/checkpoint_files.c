@@ -1,0 +1,295 @@
+/*
+ * embps checkpoint: makes one of running servers, and looks at those in a folder.
+ *
+ * list, inspect and verify read files alone (proto/saved_folder.h); servers need not run, and may.
+ * What is wrong with a checkpoint is told file by file, and the first fault is the exit status. A
+ * checkpoint that is damaged is listed all the same, so that it can be seen what there is.
+ */
+#include "proto/message.h"
+#include "proto/saved_folder.h"
+#include "worker/tool/address_options.h"
+#include "worker/tool/commands.h"
+#include "worker/tool/hit_output.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define SCRATCH_BYTES ((size_t)1 << 20)
+
+static const psc_command_t command = {
+    .name = "embps checkpoint",
+    .synopsis = "ADDRESS | list DIR | inspect DIR NAME | verify DIR [NAME]",
+    .summary = "Makes a checkpoint of running servers, or looks at a folder of them.",
+    .description =
+        "With the ADDRESS of one of the servers (embps-server --listen --checkpoints DIR) all of "
+        "them make a checkpoint, whose name is printed. list shows the checkpoints of a folder, "
+        "inspect what is in one, verify reads all files of one, or of all, and compares them with "
+        "their checksums; these need no servers.",
+    .operands = "ADDRESS, or what to do and a folder",
+    .examples = "embps checkpoint 127.0.0.1:50051\nembps checkpoint verify saved",
+};
+
+typedef psc_status_t (*look_fn)(const psw_visit_t *visit, const char *folder, const char *name,
+                                psc_error_t *error);
+
+static psc_status_t make(const psw_visit_t *visit, psc_error_t *error)
+{
+    embps_error_t what;
+    char name[EMBPS_CHECKPOINT_NAME_BYTES];
+    if (embps_checkpoint(visit->client, NULL, 0, name, &what) != 0)
+        return psw_import_error(&what, error);
+    if (visit->options.json)
+        return psw_json_print(json_pack("{s:s}", "name", name), error);
+    (void)printf("%s\n", name);
+    return psw_output_flush(error);
+}
+
+/* ---- list ---- */
+
+static uint64_t total_bytes(const psp_saved_manifest_t *manifest)
+{
+    uint64_t bytes = manifest->state != NULL ? manifest->state->size : 0;
+    for (size_t i = 0; i < manifest->n_parts; i++)
+        bytes += manifest->parts[i]->bytes;
+    return bytes;
+}
+
+static void time_text(uint64_t seconds, char text[32])
+{
+    const time_t when = (time_t)seconds;
+    struct tm local;
+    text[0] = '\0';
+    if (localtime_r(&when, &local) != NULL)
+        (void)strftime(text, 32, "%Y-%m-%d %H:%M:%S", &local);
+}
+
+static json_t *describe(const psp_saved_manifest_t *manifest)
+{
+    char cluster[20];
+    (void)snprintf(cluster, sizeof cluster, "%016" PRIx64, manifest->cluster);
+    return json_pack("{s:s, s:I, s:i, s:I, s:I, s:s, s:s}", "name", manifest->name, "made",
+                     (json_int_t)manifest->made_s, "servers", (int)manifest->n_servers, "bytes",
+                     (json_int_t)total_bytes(manifest), "state_bytes",
+                     (json_int_t)(manifest->state != NULL ? manifest->state->size : 0), "run",
+                     cluster, "release", manifest->release);
+}
+
+static void print_line(const psp_saved_manifest_t *manifest)
+{
+    char when[32];
+    time_text(manifest->made_s, when);
+    (void)printf("%-28s%-22s%8" PRIu32 "%16" PRIu64 "%14" PRIu64 "\n", manifest->name, when,
+                 manifest->n_servers, total_bytes(manifest),
+                 manifest->state != NULL ? manifest->state->size : 0);
+}
+
+/* One that cannot be read. */
+static void print_fault(json_t *all, const char *name, const psc_error_t *fault)
+{
+    if (all != NULL)
+        (void)json_array_append_new(all,
+                                    json_pack("{s:s, s:s}", "name", name, "fault", fault->message));
+    else
+        (void)printf("%-28s%s\n", name, fault->message);
+}
+
+static psc_status_t list(const psw_visit_t *visit, const char *folder, const char *name,
+                         psc_error_t *error)
+{
+    (void)name;
+    psp_saved_names_t names;
+    json_t *all = visit->options.json ? json_array() : NULL;
+    psc_status_t st = psp_saved_list(folder, &names, error), first = PSC_OK;
+    if (st != PSC_OK) {
+        json_decref(all);
+        return st;
+    }
+    if (all == NULL)
+        (void)printf("%-28s%-22s%8s%16s%14s\n", "checkpoint", "made", "servers", "bytes", "state");
+    for (size_t i = 0; i < names.n; i++) {
+        psp_saved_t *saved = NULL;
+        psc_error_t fault = PSC_ERROR_INIT;
+        st = psp_saved_open(folder, names.all[i], &saved, &fault);
+        if (st != PSC_OK)
+            print_fault(all, names.all[i], &fault);
+        else if (all != NULL)
+            (void)json_array_append_new(all, describe(psp_saved_manifest(saved)));
+        else
+            print_line(psp_saved_manifest(saved));
+        if (st != PSC_OK && first == PSC_OK) {
+            first = st;
+            *error = fault;
+        }
+        psp_saved_destroy(saved);
+    }
+    psp_saved_names_clear(&names);
+    st = visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
+    return st == PSC_OK ? first : st;
+}
+
+/* ---- inspect ---- */
+
+static psc_status_t print_table(psp_scratch_t *scratch, const psp_saved_table_t *from, json_t *all,
+                                psc_error_t *error)
+{
+    psp_message_t message;
+    psc_status_t st = psp_message_unpack(scratch, PSP_OPEN_TABLE, from->options.data,
+                                         from->options.len, &message, error);
+    if (st != PSC_OK)
+        return st;
+    const psp_open_table_t *table = &message.u.open_table;
+    if (all == NULL) {
+        (void)printf("  table %-22s dim %-8" PRIu32 "%-18s%-22s%16" PRIu64 " rows\n", table->name,
+                     table->dim, table->init, table->optimizer, from->created);
+        return PSC_OK;
+    }
+    (void)json_array_append_new(
+        all, json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:I}", "name",
+                       psw_json_text(table->name, strlen(table->name)), "dim",
+                       (json_int_t)table->dim, "init", table->init, "optimizer", table->optimizer,
+                       "precision", psp_precision_name(table->precision), "state_precision",
+                       psp_precision_name(table->state_precision), "rows_created",
+                       (json_int_t)from->created));
+    return PSC_OK;
+}
+
+static psc_status_t print_part(psp_scratch_t *scratch, const psp_saved_part_t *part, json_t *parts,
+                               psc_error_t *error)
+{
+    json_t *tables = parts != NULL ? json_array() : NULL;
+    psc_status_t st = PSC_OK;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < part->n_files; i++)
+        bytes += part->files[i]->size;
+    if (parts == NULL)
+        (void)printf("server %" PRIu32 " on %s: %zu files, %" PRIu64
+                     " bytes, %zu sessions, clock %" PRIu64 "\n",
+                     part->server, part->host, part->n_files, bytes, part->n_sessions, part->clock);
+    for (size_t i = 0; st == PSC_OK && i < part->n_tables; i++)
+        st = print_table(scratch, part->tables[i], tables, error);
+    if (parts == NULL)
+        return st;
+    (void)json_array_append_new(parts, json_pack("{s:i, s:s, s:i, s:I, s:i, s:I, s:o}", "server",
+                                                 (int)part->server, "host", part->host, "files",
+                                                 (int)part->n_files, "bytes", (json_int_t)bytes,
+                                                 "sessions", (int)part->n_sessions, "clock",
+                                                 (json_int_t)part->clock, "tables", tables));
+    return st;
+}
+
+static psc_status_t inspect(const psw_visit_t *visit, const char *folder, const char *name,
+                            psc_error_t *error)
+{
+    psp_saved_t *saved = NULL;
+    psp_scratch_t *scratch = NULL;
+    psc_status_t st = psp_saved_open(folder, name, &saved, error);
+    if (st != PSC_OK)
+        return st;
+    const psp_saved_manifest_t *manifest = psp_saved_manifest(saved);
+    json_t *all = visit->options.json ? describe(manifest) : NULL;
+    json_t *parts = all != NULL ? json_array() : NULL;
+    st = psp_scratch_create(SCRATCH_BYTES, &scratch, error);
+    if (all == NULL)
+        print_line(manifest);
+    for (uint32_t i = 0; st == PSC_OK && i < manifest->n_servers; i++) {
+        psp_saved_t *part = NULL;
+        st = psp_saved_open_part(folder, manifest, i, &part, error);
+        if (st == PSC_OK)
+            st = print_part(scratch, psp_saved_part(part), parts, error);
+        psp_saved_destroy(part);
+    }
+    psp_scratch_destroy(scratch);
+    psp_saved_destroy(saved);
+    if (all != NULL)
+        (void)json_object_set_new(all, "parts", parts);
+    if (st != PSC_OK) {
+        json_decref(all);
+        return st;
+    }
+    return all != NULL ? psw_json_print(all, error) : psw_output_flush(error);
+}
+
+/* ---- verify ---- */
+
+typedef struct verified {
+    const char *name;
+    json_t *faults; /* NULL: they are printed */
+} verified_t;
+
+static void take_fault(void *context, const psc_error_t *fault)
+{
+    const verified_t *verified = context;
+    if (verified->faults != NULL)
+        (void)json_array_append_new(verified->faults, json_string(fault->message));
+    else
+        (void)printf("%s: %s\n", verified->name, fault->message);
+}
+
+/* *first: the first fault of all. */
+static void verify_one(const char *folder, const char *name, json_t *all, psc_error_t *first)
+{
+    psc_error_t fault = PSC_ERROR_INIT;
+    verified_t verified = {.name = name, .faults = all != NULL ? json_array() : NULL};
+    const psc_status_t st = psp_saved_verify(folder, name, true, take_fault, &verified, &fault);
+    if (all != NULL)
+        (void)json_array_append_new(all, json_pack("{s:s, s:b, s:o}", "name", name, "whole",
+                                                   st == PSC_OK, "faults", verified.faults));
+    else if (st == PSC_OK)
+        (void)printf("%s: whole\n", name);
+    if (st != PSC_OK && first->code == PSC_OK)
+        *first = fault;
+}
+
+static psc_status_t verify(const psw_visit_t *visit, const char *folder, const char *name,
+                           psc_error_t *error)
+{
+    psp_saved_names_t names = {0};
+    psc_error_t first = PSC_ERROR_INIT;
+    json_t *all = visit->options.json ? json_array() : NULL;
+    psc_status_t st = name == NULL ? psp_saved_list(folder, &names, error) : PSC_OK;
+    if (st != PSC_OK) {
+        json_decref(all);
+        return st;
+    }
+    if (name != NULL)
+        verify_one(folder, name, all, &first);
+    for (size_t i = 0; i < names.n; i++)
+        verify_one(folder, names.all[i], all, &first);
+    psp_saved_names_clear(&names);
+    st = all != NULL ? psw_json_print(all, error) : psw_output_flush(error);
+    if (st == PSC_OK && first.code != PSC_OK)
+        *error = first;
+    return st == PSC_OK ? first.code : st;
+}
+
+psc_status_t psw_tool_checkpoint(int argc, char *const argv[], psc_error_t *error)
+{
+    static const struct {
+        const char *word;
+        look_fn look;
+        size_t least, most; /* words in all */
+    } looks[] = {{"list", list, 2, 2}, {"inspect", inspect, 3, 3}, {"verify", verify, 2, 3}};
+    psw_address_options_t options;
+    psw_visit_t visit;
+    bool go_on;
+    psc_status_t st = psw_visit_parse(&command, &options, argc, argv, &visit, &go_on, error);
+    if (st != PSC_OK || !go_on)
+        return st;
+    const size_t n = visit.words.n;
+    bool is_look = false;
+    for (size_t i = 0; n != 0 && i < sizeof looks / sizeof looks[0]; i++) {
+        if (strcmp(visit.words.items[0], looks[i].word) != 0)
+            continue;
+        is_look = true;
+        if (n >= looks[i].least && n <= looks[i].most)
+            return looks[i].look(&visit, visit.words.items[1], n > 2 ? visit.words.items[2] : NULL,
+                                 error);
+    }
+    if (n != 1 || is_look)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
+                             command.name, command.synopsis, command.name);
+    return psw_visit_address(&visit, visit.words.items[0], make, error);
+}
