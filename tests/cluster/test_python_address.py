@@ -28,6 +28,38 @@ class Address(python_tests.Case):
         self.addCleanup(client.close)
         return client
 
+    def test_a_checkpoint_keeps_tables_and_bytes(self):
+        options = ("--checkpoints", self.folder / "saved")
+        state = bytes(range(256)) * 3000
+        with embps.connect(self.serve(*options, data="saved-data")) as client:
+            self.assertIsNone(client.last_checkpoint)
+            with self.assertRaises(embps.NotFound):
+                client.checkpoint_state()
+            with self.assertRaises(embps.InvalidArgument):
+                client.checkpoint("text")
+            table = client.table("t", 2, optimizer="adam")
+            table.push([1, 2], np.ones((2, 2)), lr=0.1)
+            then = table.pull([1, 2])
+            name = client.checkpoint(state)
+            self.assertEqual(name, client.last_checkpoint)
+            self.assertEqual(client.checkpoint_state(), state)
+            table.push([1, 2], np.ones((2, 2)), lr=0.1)
+            later = table.pull([1, 2])
+        self.processes[-1].kill()
+        self.processes[-1].wait()
+        with embps.connect(self.serve(*options, data="saved-data")) as client:
+            self.assertEqual(client.checkpoint_state(name), state)
+            table = client.table("t", 2, optimizer="adam")
+            self.assertEqual(table.pull([1, 2]).tolist(), then.tolist())
+            table.push([1, 2], np.ones((2, 2)), lr=0.1)
+            self.assertEqual(table.pull([1, 2]).tolist(), later.tolist())
+            with self.assertRaises(embps.Mismatch):
+                client.table("t", 3, optimizer="adam")
+
+    def test_servers_without_checkpoints_say_so(self):
+        with self.assertRaisesRegex(embps.Unsupported, "--checkpoints"):
+            self.guest().checkpoint()
+
     def test_clients_that_come_and_go_share_tables(self):
         with self.guest() as first:
             first.table("t", 3, init=("constant", 1)).push_delta([1, 2**64 - 1], np.ones((2, 3)))

@@ -21,8 +21,8 @@ class Example(python_tests.Case):
     def train(self, checkpoint, *more):
         environment = {**os.environ, "PYTHONPATH": str(python_tests.ROOT / "worker" / "python"),
                        "OMP_NUM_THREADS": "1"}
-        arguments = [sys.executable, EXAMPLE, "--text", TEXT, "--checkpoint", checkpoint,
-                     "--data", self.folder, "--optimizer", "sgd", "--table-rate", "0.5", "--steps", "60",
+        arguments = [sys.executable, EXAMPLE, "--text", TEXT,
+                     *(["--checkpoint", checkpoint] if checkpoint else []), "--data", self.folder, "--optimizer", "sgd", "--table-rate", "0.5", "--steps", "60",
                      "--save-every", "20", "--vocabulary", "300", "--dim", "16", "--memory", "16M", *more]
         process = self.start(arguments, env=environment, text=True, stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
@@ -46,6 +46,31 @@ class Example(python_tests.Case):
         resumed = process.communicate()[0].splitlines()
         self.assertEqual(process.returncode, 0)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
+        self.assertEqual(whole[-len(resumed) + 1:-1], resumed[1:-1])
+
+    def test_servers_and_program_that_are_killed_go_on_from_one_checkpoint(self):
+        def serve(name):
+            return self.serve("--checkpoints", self.folder / name, data=f"{name}-data")
+
+        def train(address, *more):
+            return self.train(None, "--connect", address, "--optimizer", "adagrad", "--table-rate", "0.05", *more)
+
+        whole = train(serve("whole")).communicate()[0].splitlines()
+        self.processes[0].kill()
+        address = serve("killed")
+        server = self.processes[-1]
+        process = train(address)
+        first = process.stdout.readline().rstrip()
+        process.send_signal(signal.SIGKILL)
+        server.send_signal(signal.SIGKILL)
+        process.wait()
+        server.wait()
+        self.assertEqual(first, whole[0])
+
+        process = train(serve("killed"))
+        resumed = process.communicate()[0].splitlines()
+        self.assertEqual(process.returncode, 0)
+        self.assertRegex(resumed[0], r"^goes on from step (20|40|60) of the servers")
         self.assertEqual(whole[-len(resumed) + 1:-1], resumed[1:-1])
 
     def test_rows_on_servers_outlive_a_killed_run(self):

@@ -85,11 +85,12 @@ class Case(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
-    def serve(self):
+    def serve(self, *more, data="served"):
         """The address of a server of its own process, with workers from outside alone."""
         port_file = self.folder / "port"
-        process = self.start([BUILD / "embps-server", "--data", self.folder / "served", "--memory", "32M",
-                              "--listen", "127.0.0.1:0", "--port-file", port_file])
+        port_file.unlink(missing_ok=True)
+        process = self.start([BUILD / "embps-server", "--data", self.folder / data, "--memory", "32M",
+                              "--listen", "127.0.0.1:0", "--port-file", port_file, *more])
         while not port_file.exists() or not port_file.read_text(encoding="ascii").endswith("\n"):
             self.assertIsNone(process.poll(), "the server ended")
             time.sleep(0.01)

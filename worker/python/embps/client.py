@@ -11,13 +11,14 @@ each take a client of their own (connect_many).
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import math
 import os
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import POINTER, byref, c_bool, c_uint32, c_uint64, c_void_p, sizeof
+from ctypes import POINTER, byref, c_bool, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from types import TracebackType
 from typing import Any, Union
 
@@ -325,6 +326,7 @@ class Client:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._last_checkpoint: str | None = None
         self._finalizer = weakref.finalize(self, _close_quietly, session)
 
     def __enter__(self) -> Client:
@@ -411,6 +413,39 @@ class Client:
         number = _milliseconds("seconds", seconds)
         with self._session.use() as client:
             library.lib.embps_set_timeout(client, number)
+
+    # Checkpoints
+
+    @property
+    def last_checkpoint(self) -> str | None:
+        """The name of the last checkpoint that this client made."""
+        return self._last_checkpoint
+
+    def checkpoint(self, state: bytes = b"") -> str:
+        """Makes a checkpoint of all tables, on disk when it returns, with bytes of your own: dense
+        weights of the same step, say. It has all that this client pushed before. Returns its name.
+
+        Raises Unsupported where servers were started without --checkpoints, Busy while another one is
+        under way. It may take longer than the client's timeout: set_timeout.
+        """
+        if not isinstance(state, bytes):
+            raise InvalidArgument(f"state must be bytes, not {type(state).__name__}")
+        name = ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
+        with self._session.use() as client:
+            library.call("embps_checkpoint", client, state, len(state), name)
+        self._last_checkpoint = name.value.decode()
+        return self._last_checkpoint
+
+    def checkpoint_state(self, name: str | None = None) -> bytes:
+        """The bytes kept with a checkpoint; None: the newest, which servers that are started again go
+        on from. Raises NotFound where there is none, Corrupt where it is damaged."""
+        text = None if name is None else _text("name", name)
+        size, found = c_size_t(), ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
+        with self._session.use() as client:
+            library.call("embps_checkpoint_state", client, text, None, 0, byref(size), found)
+            state = ctypes.create_string_buffer(max(size.value, 1))
+            library.call("embps_checkpoint_state", client, found.value, state, size.value, byref(size), None)
+        return state.raw[:size.value]
 
     # Looking
 

@@ -25,6 +25,7 @@ ASYNC = 2**32 - 1
 GRADIENT, DELTA, ASSIGN = 0, 1, 2
 PULL_SCAN, PULL_EXACT = 1, 2
 EXPORT_STATE = 1
+CHECKPOINT_NAME_BYTES = 128
 
 
 class ErrorStruct(Structure):
@@ -107,6 +108,9 @@ _CALLS = {
     "embps_export_next": (c_int, [c_void_p, POINTER(BlockStruct), _ERROR]),
     "embps_export_end": (None, [c_void_p]),
     "embps_import": (c_int, [c_void_p, POINTER(BlockStruct), POINTER(c_uint64), _ERROR]),
+    "embps_checkpoint": (c_int, [c_void_p, c_char_p, c_size_t, c_char_p, _ERROR]),
+    "embps_checkpoint_state": (c_int, [c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_size_t), c_char_p,
+                                       _ERROR]),
     "embps_stats": (c_int, [c_void_p, CounterFn, c_void_p, _ERROR]),
     "embps_traffic": (None, [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]),
 }

@@ -3,6 +3,7 @@
 
     language_model.py --text book.txt --checkpoint model.pt
     language_model.py --text tokens.u16.bin.xz --checkpoint model.pt --steps 2000
+    language_model.py --text book.txt --connect 127.0.0.1:50051
 
 The text is words and punctuation; a name with .u16.bin is raw little-endian 16-bit token ids instead.
 Files that end in .xz are unpacked. The commonest --vocabulary tokens are kept, the others are one.
@@ -12,13 +13,19 @@ on from there. Which words come when depends on seed and step alone.
 
 Without --connect the table is in this process and ends with it; its rows are in the checkpoint. With
 --optimizer sgd a run that was interrupted has the losses of one that was not, to the last bit; what other
-optimizers keep beside the rows begins anew. With --connect the rows stay where the servers keep them, and
-the checkpoint names their table: after a kill they are up to --save-every steps ahead of the layers.
+optimizers keep beside the rows begins anew.
+
+With --connect and no --checkpoint everything is in one checkpoint of the servers (embps-server
+--checkpoints): rows, what their optimizer keeps, and the layers. When servers and program are started again,
+a run that was interrupted has the losses of one that was not, to the last bit, whatever the optimizer. When
+the program alone is, the rows are up to --save-every steps ahead of the layers; so they are with a
+--checkpoint of its own.
 """
 
 import argparse
 import collections
 import contextlib
+import io
 import lzma
 import math
 import os
@@ -37,7 +44,8 @@ import embps.torch
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=pathlib.Path, required=True)
-    parser.add_argument("--checkpoint", type=pathlib.Path, required=True, help="written; read when it is there")
+    parser.add_argument("--checkpoint", type=pathlib.Path,
+                        help="written; read when it is there (default, with --connect: the servers keep it)")
     parser.add_argument("--connect", metavar="ADDRESS", help="of a server that listens (default: none)")
     parser.add_argument("--data", help="folder for the table while this runs (default: a temporary one)")
     parser.add_argument("--memory", default="256M", help="of it, for rows (default %(default)s)")
@@ -53,7 +61,10 @@ def options():
     parser.add_argument("--context", type=int, default=32, help="tokens that are seen (default %(default)s)")
     parser.add_argument("--batch", type=int, default=16, help="pieces of text a step (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.checkpoint is None and arguments.connect is None:
+        parser.error("--checkpoint is needed without --connect")
+    return arguments
 
 
 def read_tokens(path):
@@ -94,8 +105,28 @@ def batch_of_step(ids, step, arguments):
     return pieces[:, :-1], pieces[:, 1:]
 
 
-def save(path, state):
+def load(arguments, client):
+    """The state to go on from and where it is, or None."""
+    if arguments.checkpoint is not None:
+        return (torch.load(arguments.checkpoint) if arguments.checkpoint.exists() else None), arguments.checkpoint
+    try:
+        kept = client.checkpoint_state()
+    except embps.NotFound:
+        return None, "the servers"
+    if not kept:
+        raise SystemExit("the servers' newest checkpoint has no layers in it: start them with --resume and the "
+                         "name of the last one that this program made, or with --resume none")
+    return torch.load(io.BytesIO(kept)), "the servers"
+
+
+def save(arguments, client, state):
     """Whole or not at all: a kill in between leaves the checkpoint before."""
+    if arguments.checkpoint is None:
+        kept = io.BytesIO()
+        torch.save(state, kept)
+        client.checkpoint(kept.getvalue())
+        return
+    path = arguments.checkpoint
     temporary = path.with_name(path.name + ".new")
     with open(temporary, "wb") as file:
         torch.save(state, file)
@@ -106,7 +137,7 @@ def save(path, state):
 
 def train(arguments, client):
     torch.manual_seed(arguments.seed)
-    state = torch.load(arguments.checkpoint) if arguments.checkpoint.exists() else None
+    state, where = load(arguments, client)
     tokens = read_tokens(arguments.text)
     if len(tokens) <= arguments.context:
         raise SystemExit(f"{arguments.text}: {len(tokens)} tokens, less than one piece of {arguments.context}")
@@ -129,7 +160,7 @@ def train(arguments, client):
         model.load_state_dict(state["model"])
         for part, saved in zip(optimizers + schedulers, state["parts"]):
             part.load_state_dict(saved)
-        print(f"goes on from step {first} of {arguments.checkpoint}", flush=True)
+        print(f"goes on from step {first} of {where}", flush=True)
 
     inputs, targets = batch_of_step(ids, first, arguments)
     for step in range(first, arguments.steps):
@@ -144,7 +175,7 @@ def train(arguments, client):
             part.step()
         if (step + 1) % arguments.save_every == 0 or step + 1 == arguments.steps:
             with contextlib.nullcontext() if arguments.connect else embps.torch.dense_rows(model):
-                save(arguments.checkpoint,
+                save(arguments, client,
                      {"step": step + 1, "vocabulary": vocabulary, "model": model.state_dict(),
                       "parts": [part.state_dict() for part in optimizers + schedulers]})
             print(f"step {step + 1} loss {loss.item():.6f}, saved", flush=True)

@@ -381,7 +381,8 @@ class State(Case):
         self.assertEqual(set(state), {"embedding._extra_state", "out.weight", "out.bias"})
         self.assertEqual(state["embedding._extra_state"],
                          {"cluster": self.client.cluster, "table": "table 1", "dim": DIM,
-                          "num_embeddings": WORDS})
+                          "num_embeddings": WORDS, "checkpoint": None})
+        state["embedding._extra_state"]["checkpoint"] = "checkpoint-0000000001"
         model.load_state_dict(state)
         with embps.torch.dense_rows(model):
             dense = model.state_dict()

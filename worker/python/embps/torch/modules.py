@@ -155,7 +155,11 @@ class _TableModule(torch.nn.Module):
         return module
 
     def get_extra_state(self) -> dict[str, Any]:
-        """Which table of which run of servers it is."""
+        """Which table of which run of servers it is, and the last checkpoint that its client made."""
+        return {**self._reference(), "checkpoint": self.table.client.last_checkpoint}
+
+    def _reference(self) -> dict[str, Any]:
+        """What a state without rows must agree with."""
         return {"cluster": self.table.client.cluster, "table": self.table.name, "dim": self.table.dim,
                 "num_embeddings": self.num_embeddings}
 
@@ -179,9 +183,9 @@ class _TableModule(torch.nn.Module):
                 error_msgs.append(f"{weight}: {error}")
         elif extra not in state_dict:
             missing_keys.append(weight)
-        elif state_dict[extra] != self.get_extra_state():
+        elif {**state_dict[extra], "checkpoint": None} != {**self._reference(), "checkpoint": None}:
             error_msgs.append(f"{prefix}: the state is of {state_dict[extra]}, without rows; this is "
-                              f"{self.get_extra_state()}")
+                              f"{self._reference()}")
         if strict:
             unexpected_keys += [key for key in state_dict
                                 if key.startswith(prefix) and key not in (weight, extra)]
