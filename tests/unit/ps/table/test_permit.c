@@ -4,6 +4,7 @@
  */
 #include "ps/table/permit.h"
 
+#include "ps/table/shard_state.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/shard_fixture.h"
 
@@ -173,12 +174,32 @@ static void a_session_is_of_the_token_that_began_it(void **state)
     close_setting(&s);
 }
 
+/* What is known of a session after a restart: not whose it was. */
+static void a_session_of_a_checkpoint_is_of_the_first_who_knows_it(void **state)
+{
+    (void)state;
+    setting_t s;
+    open_setting(&s);
+    s.f.grant = grant_of(&s, "reader-token-0001");
+    fixture_hello(&s.f, 1);
+    const ps_session_t saved = s.f.shard->sessions.all[1];
+    ps_guests_end(s.f.shard, 1);
+    assert_int_equal(pull(&s, 1), PSC_PEER_GONE);
+    s.f.sequence[1] = 0;
+    assert_int_equal(ps_guests_revive(s.f.shard, &saved, 1, NULL), PSC_OK);
+    assert_int_equal(pull(&s, 1), PSC_OK);
+    s.f.grant = grant_of(&s, "master-token-0001");
+    assert_int_equal(pull(&s, 1), PSC_PEER_GONE);
+    close_setting(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_kind_needs_what_the_token_has_or_not),
         cmocka_unit_test(a_list_has_the_tables_that_may_be_seen),
         cmocka_unit_test(a_session_is_of_the_token_that_began_it),
+        cmocka_unit_test(a_session_of_a_checkpoint_is_of_the_first_who_knows_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
