@@ -64,7 +64,7 @@ denied() # CASE WORDS TOKEN COMMAND ARGUMENT...
     cat err >>said
 }
 
-start server 127.0.0.1:0 --tokens tokens
+start server 127.0.0.1:0 --tokens tokens --checkpoints checkpoints
 EMBPS_TOKEN_FILE=admin.token "$build/tests/guest_main" push "$address" record 3 5 60000 || failed "no rows to look at"
 first=$((3 << 32))
 as reader get pushes "$first" || failed "reading: $(cat err)"
@@ -77,6 +77,11 @@ as other tables || failed "tables of others: $(cat err)"
 if grep -q pushes out; then failed "a table is seen without a right: $(cat out)"; fi
 as other status || failed "status: $(cat err)"
 as gone status || failed "a token that will go: $(cat err)"
+as admin checkpoint || failed "a checkpoint: $(cat err)"
+denied "a checkpoint of a reader" "all tables, admin" reader checkpoint
+as reader export pushes --output rows || failed "an export: $(cat err)"
+denied "an import of a reader" "table pushes, write" reader import pushes --input rows
+denied "an export of another table" "table pushes" other export pushes --output none
 denied "a token of another table" "table pushes, any right" other get pushes 7
 denied "a table that is not there" "table nothing, any right" other get nothing 7
 printf '%s\n' not-a-known-token >unknown.token
