@@ -1,9 +1,10 @@
 /*
  * Rights by kind of request.
  *
- * What a kind needs stands in one table; a kind that is not in it needs admin of all tables, so
- * that a new one is closed until somebody has thought about it; so does Checkpoint. Sessions, clocks and counters need
- * no right: who has a token may have a session, which is that token's alone (guests.h).
+ * What a kind needs stands in one table; a kind that is not in it needs admin of all tables, as
+ * Checkpoint does, so that a new one is closed until somebody has thought about it. Sessions,
+ * clocks and counters need no right: who has a token may have a session, which is that token's
+ * alone (guests.h).
  *
  * Cost: nothing without tokens; else a look at the patterns of one token. Threads: the owner's.
  */
