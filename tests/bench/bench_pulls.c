@@ -11,6 +11,7 @@
 #include "tests/bench/bench_commands.h"
 #include "worker/train/client_error.h"
 
+#define PATIENCE_MS 600000 /* a tool may make a server very slow */
 #define SPREAD_IDS UINT64_C(0x9e3779b97f4a7c15)
 
 typedef struct pulls_options {
@@ -93,9 +94,13 @@ psc_status_t bench_pulls(int argc, char *const argv[], psc_error_t *error)
     } else {
         for (uint64_t i = 0; i < options.rows; i++)
             ids[i] = i * SPREAD_IDS;
-        int code = embps_connect(options.address, NULL, &client, &what);
-        if (code == 0)
+        embps_connect_options_t of_connection = EMBPS_CONNECT_OPTIONS_DEFAULT;
+        of_connection.wait_ms = PATIENCE_MS;
+        int code = embps_connect(options.address, &of_connection, &client, &what);
+        if (code == 0) {
+            embps_set_timeout(client, PATIENCE_MS);
             code = pull_all(&options, client, ids, rows, &what);
+        }
         if (code == 0)
             code = embps_close(client, &what);
         else
