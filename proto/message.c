@@ -80,6 +80,8 @@ static const psp_kind_info_t kinds[] = {
                     PSP_IMPORT_REPLY,
                     &embps__v1__import_request__descriptor,
                     {{14, 8}, {15, 0}, {9, 4}, {10, 0}}},
+    [PSP_WATCH] = {"watch", PSP_WATCH_REPLY, &embps__v1__watch_request__descriptor, {{0}}},
+    [PSP_WATCH_REPLY] = {"watch reply", 0, &embps__v1__watch_reply__descriptor, {{14, 8}, {15, 0}}},
     [PSP_IMPORT_REPLY] = {"import reply", 0, &embps__v1__import_reply__descriptor, {{0}}},
     [PSP_CHECKPOINT] = {"checkpoint",
                         PSP_CHECKPOINT_REPLY,

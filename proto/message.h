@@ -60,8 +60,10 @@ typedef enum psp_kind {
     PSP_IMPORT_REPLY = 28,
     PSP_CHECKPOINT = 29,
     PSP_CHECKPOINT_REPLY = 30,
+    PSP_WATCH = 31,
+    PSP_WATCH_REPLY = 32,
 } psp_kind_t;
-#define PSP_KIND_LAST PSP_CHECKPOINT_REPLY
+#define PSP_KIND_LAST PSP_WATCH_REPLY
 
 typedef enum psp_push_kind {
     PSP_PUSH_GRADIENT = 0,
@@ -372,6 +374,22 @@ typedef struct psp_checkpoint_reply {
     const uint8_t *state; /* [n] */
 } psp_checkpoint_reply_t;
 
+typedef struct psp_watch {
+    uint32_t table;
+    uint32_t table_epoch;
+    psp_format_t format;
+    bool want_rows;
+    uint32_t max_rows; /* 0: as many as the server likes */
+    uint32_t wait_ms;  /* 0: the server's choice */
+    size_t cursor_size;
+    uint8_t cursor[PSP_CURSOR_MAX];
+} psp_watch_t;
+
+typedef struct psp_watch_reply {
+    psp_export_reply_t block; /* without counts and state; rows NULL: without them too */
+    bool lost;
+} psp_watch_reply_t;
+
 /* One unpacked message. Of the headers only the one that fits the kind is set. */
 typedef struct psp_message {
     psp_kind_t kind;
@@ -404,6 +422,8 @@ typedef struct psp_message {
         psp_import_reply_t import_reply;
         psp_checkpoint_t checkpoint;
         psp_checkpoint_reply_t checkpoint_reply;
+        psp_watch_t watch;
+        psp_watch_reply_t watch_reply;
     } u;
 } psp_message_t;
 
@@ -490,6 +510,13 @@ PSC_MUST_CHECK psc_status_t psp_export_reply_begin(psp_pool_t *pool,
                                                    const psp_export_reply_t *reply,
                                                    psp_buffer_t **buffer_out,
                                                    psp_block_t *block_out, psc_error_t *error);
+
+/* The same for the reply of a watch; rows only for whether it is NULL. */
+PSC_MUST_CHECK psc_status_t psp_watch_reply_begin(psp_pool_t *pool,
+                                                  const psp_reply_header_t *header,
+                                                  const psp_watch_reply_t *reply,
+                                                  psp_buffer_t **buffer_out, psp_block_t *block_out,
+                                                  psc_error_t *error);
 
 /* The same for an import. */
 PSC_MUST_CHECK psc_status_t psp_import_begin(psp_pool_t *pool, const psp_request_header_t *header,

@@ -617,12 +617,15 @@ psc_status_t psp_message_pack(psp_pool_t *pool, const psp_message_t *message,
         return psp_reply_pack(pool, message->kind, &message->reply, buffer_out, error);
     case PSP_EXPORT:
         return psp_pack_export(pool, message, buffer_out, error);
+    case PSP_WATCH:
+        return psp_pack_watch(pool, message, buffer_out, error);
     case PSP_IMPORT_REPLY:
         return psp_pack_import_reply(pool, message, buffer_out, error);
     case PSP_PULL_REPLY:
     case PSP_PUSH:
     case PSP_EXPORT_REPLY:
     case PSP_IMPORT:
+    case PSP_WATCH_REPLY:
         break;
     }
     return psc_error_set(error, PSC_INVALID_ARGUMENT, "cannot pack a %s message here",

@@ -109,3 +109,51 @@ psc_status_t psp_pack_import_reply(psp_pool_t *pool, const psp_message_t *messag
     to.created = message->u.import_reply.created;
     return psp_pack(pool, PSP_IMPORT_REPLY, &to.base, NULL, 0, buffer_out, error);
 }
+
+psc_status_t psp_pack_watch(psp_pool_t *pool, const psp_message_t *message,
+                            psp_buffer_t **buffer_out, psc_error_t *error)
+{
+    const psp_watch_t *from = &message->u.watch;
+    psc_status_t st = psp_pack_check_format(PSP_WATCH, from->format, error);
+    if (st == PSC_OK)
+        st = check_cursor(PSP_WATCH, from->cursor_size, error);
+    if (st != PSC_OK)
+        return st;
+    Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
+    Embps__V1__WatchRequest to = EMBPS__V1__WATCH_REQUEST__INIT;
+    to.header = &head;
+    to.table = from->table;
+    to.table_epoch = from->table_epoch;
+    to.format = (Embps__V1__WireFormat)from->format;
+    to.want_rows = from->want_rows;
+    to.max_rows = from->max_rows;
+    to.wait_ms = from->wait_ms;
+    to.cursor.len = from->cursor_size;
+    to.cursor.data = (uint8_t *)from->cursor;
+    return psp_pack(pool, PSP_WATCH, &to.base, NULL, 0, buffer_out, error);
+}
+
+psc_status_t psp_watch_reply_begin(psp_pool_t *pool, const psp_reply_header_t *header,
+                                   const psp_watch_reply_t *reply, psp_buffer_t **buffer_out,
+                                   psp_block_t *block_out, psc_error_t *error)
+{
+    const psp_export_reply_t *from = &reply->block;
+    psc_status_t st = psp_pack_check_dim(PSP_WATCH_REPLY, from->dim, error);
+    if (st == PSC_OK)
+        st = psp_pack_check_format(PSP_WATCH_REPLY, from->format, error);
+    if (st == PSC_OK)
+        st = check_cursor(PSP_WATCH_REPLY, from->next_size, error);
+    if (st != PSC_OK)
+        return st;
+    Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
+    Embps__V1__WatchReply to = EMBPS__V1__WATCH_REPLY__INIT;
+    to.header = &head;
+    to.dim = from->dim;
+    to.format = (Embps__V1__WireFormat)from->format;
+    to.lost = reply->lost;
+    to.next.len = from->next_size;
+    to.next.data = (uint8_t *)from->next;
+    const size_t row_bytes = from->rows != NULL ? psp_row_bytes(from->format, from->dim) : 0;
+    const layout_t layout = lay_out(from->n, false, 0, row_bytes, block_out);
+    return psp_pack(pool, PSP_WATCH_REPLY, &to.base, layout.bulk, 4, buffer_out, error);
+}

@@ -610,6 +610,10 @@ static psc_status_t read_body(const psp_unpacker_t *u, const void *from, psp_mes
         return psp_unpack_export(u, from, &to->u.export);
     case PSP_EXPORT_REPLY:
         return psp_unpack_export_reply(u, from, &to->u.export_reply);
+    case PSP_WATCH:
+        return psp_unpack_watch(u, from, &to->u.watch);
+    case PSP_WATCH_REPLY:
+        return psp_unpack_watch_reply(u, from, &to->u.watch_reply);
     case PSP_IMPORT:
         return psp_unpack_import(u, from, &to->u.import);
     case PSP_IMPORT_REPLY:

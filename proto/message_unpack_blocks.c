@@ -101,3 +101,38 @@ psc_status_t psp_unpack_import(const psp_unpacker_t *u, const void *message, psp
         st = check_block(u, rows->n, psp_row_bytes(rows->format, rows->dim), to->state_floats);
     return st;
 }
+
+psc_status_t psp_unpack_watch(const psp_unpacker_t *u, const void *message, psp_watch_t *to)
+{
+    const Embps__V1__WatchRequest *from = message;
+    *to = (psp_watch_t){.table = from->table,
+                        .table_epoch = from->table_epoch,
+                        .want_rows = from->want_rows != 0,
+                        .max_rows = from->max_rows,
+                        .wait_ms = from->wait_ms};
+    psc_status_t st = read_cursor(u, &from->cursor, &to->cursor_size, to->cursor);
+    return st == PSC_OK ? psp_unpack_format(u, (uint32_t)from->format, &to->format) : st;
+}
+
+psc_status_t psp_unpack_watch_reply(const psp_unpacker_t *u, const void *message,
+                                    psp_watch_reply_t *to)
+{
+    const Embps__V1__WatchReply *from = message;
+    psp_export_reply_t *block = &to->block;
+    *to = (psp_watch_reply_t){.lost = from->lost != 0,
+                              .block = {.dim = from->dim,
+                                        .n = u->bulk[IDS].size / sizeof(uint64_t),
+                                        .ids = start_of(u, IDS),
+                                        .state = u->data}};
+    psc_status_t st = psp_unpack_dim(u, from->dim);
+    if (st == PSC_OK)
+        st = psp_unpack_format(u, (uint32_t)from->format, &block->format);
+    if (st == PSC_OK)
+        st = read_cursor(u, &from->next, &block->next_size, block->next);
+    if (st != PSC_OK || u->bulk[ROWS].size == 0)
+        return st;
+    block->rows = u->bulk[ROWS].start;
+    if (!holds(&u->bulk[ROWS], block->n, psp_row_bytes(block->format, block->dim)))
+        return psp_unpack_refuse(u, "it has not as many rows as ids");
+    return PSC_OK;
+}

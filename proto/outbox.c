@@ -42,6 +42,7 @@ static turn_t turn_of(uint32_t kind)
     switch (kind) {
     case PSP_PREFETCH:
     case PSP_TOUCHES:
+    case PSP_WATCH:
     case PSP_GOODBYE:
         return TURN_FREE;
     case PSP_HELLO:

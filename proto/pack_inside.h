@@ -42,6 +42,8 @@ PSC_MUST_CHECK psc_status_t psp_pack_check_format(psp_kind_t kind, psp_format_t 
 /* message_pack_blocks.c, for psp_message_pack. */
 PSC_MUST_CHECK psc_status_t psp_pack_export(psp_pool_t *pool, const psp_message_t *message,
                                             psp_buffer_t **buffer_out, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psp_pack_watch(psp_pool_t *pool, const psp_message_t *message,
+                                           psp_buffer_t **buffer_out, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psp_pack_import_reply(psp_pool_t *pool, const psp_message_t *message,
                                                   psp_buffer_t **buffer_out, psc_error_t *error);
 

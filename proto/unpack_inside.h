@@ -39,6 +39,10 @@ PSC_MUST_CHECK psc_status_t psp_unpack_export(const psp_unpacker_t *u, const voi
                                               psp_export_t *to);
 PSC_MUST_CHECK psc_status_t psp_unpack_export_reply(const psp_unpacker_t *u, const void *message,
                                                     psp_export_reply_t *to);
+PSC_MUST_CHECK psc_status_t psp_unpack_watch(const psp_unpacker_t *u, const void *message,
+                                             psp_watch_t *to);
+PSC_MUST_CHECK psc_status_t psp_unpack_watch_reply(const psp_unpacker_t *u, const void *message,
+                                                   psp_watch_reply_t *to);
 PSC_MUST_CHECK psc_status_t psp_unpack_import(const psp_unpacker_t *u, const void *message,
                                               psp_import_t *to);
 

@@ -10,7 +10,8 @@
 
 psc_status_t psw_block_take(psw_block_t *block, const psp_export_reply_t *from, psc_error_t *error)
 {
-    const size_t n = from->n, n_floats = n * from->dim, n_state = n * from->state_floats;
+    const size_t n = from->n, n_floats = from->rows != NULL ? n * from->dim : 0;
+    const size_t n_state = n * from->state_floats;
     const size_t n_counts = from->counts != NULL ? 2 * n : 0;
     psw_block_clear(block);
     *block = (psw_block_t){.n = n, .dim = from->dim, .state_floats = from->state_floats};
@@ -35,7 +36,7 @@ psc_status_t psw_block_take(psw_block_t *block, const psp_export_reply_t *from, 
     }
     const psp_row_format_t *coder = psp_row_format(from->format);
     const size_t row_bytes = psp_row_bytes(from->format, from->dim);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; n_floats != 0 && i < n; i++)
         coder->decode(block->rows + i * from->dim, from->rows + i * row_bytes, from->dim);
     return PSC_OK;
 }

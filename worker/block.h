@@ -1,4 +1,4 @@
-/* A block of rows out of a table, as it came. Internal to worker/. */
+/* A block of rows of a table, as it came. Internal to worker/. */
 #ifndef WORKER_BLOCK_H
 #define WORKER_BLOCK_H
 
@@ -11,7 +11,7 @@ typedef struct psw_block {
     size_t next_size; /* 0: there is no further one */
     uint8_t next[PSP_CURSOR_MAX];
     uint64_t *ids;    /* [n] */
-    float *rows;      /* [n, dim] */
+    float *rows;      /* [n, dim]; of a watch without rows: none */
     float *state;     /* [n, state_floats] */
     uint32_t *counts; /* [n, 2]: version, updates; NULL: none came */
 } psw_block_t;

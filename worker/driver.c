@@ -61,23 +61,29 @@ psc_status_t psw_driver_step(psw_driver_t *driver, bool *moved_out, psc_error_t 
     return st;
 }
 
-/* How long nothing needs to be looked at. */
-static uint64_t wait_us(const psw_core_t *core)
+/* How long nothing needs to be looked at, until until_us at most. */
+static uint64_t wait_us(const psw_core_t *core, uint64_t until_us)
 {
     uint64_t deadline_us = psw_core_next_deadline(core), now_us = psc_clock_us();
+    deadline_us = deadline_us < until_us ? deadline_us : until_us;
     if (deadline_us > now_us + WAIT_US)
         return WAIT_US;
     return deadline_us > now_us ? deadline_us - now_us : 1;
 }
 
-/* Moves something, or waits a while for it. */
-static psc_status_t advance(psw_driver_t *driver, psc_error_t *error)
+psc_status_t psw_driver_pause(psw_driver_t *driver, uint64_t until_us, psc_error_t *error)
 {
     bool moved;
     psc_status_t st = psw_driver_step(driver, &moved, error);
     if (st == PSC_OK && !moved)
-        psp_transport_wait(driver->transport, wait_us(driver->core));
+        psp_transport_wait(driver->transport, wait_us(driver->core, until_us));
     return st;
+}
+
+/* Moves something, or waits a while for it. */
+static psc_status_t advance(psw_driver_t *driver, psc_error_t *error)
+{
+    return psw_driver_pause(driver, UINT64_MAX, error);
 }
 
 psc_status_t psw_driver_wait(psw_driver_t *driver, const psw_request_t *request, psc_error_t *error)

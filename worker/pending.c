@@ -298,6 +298,12 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
             return psc_error_set(error, PSC_PROTOCOL, "server %u sent rows of dim %u, not %u",
                                  server, message->u.export_reply.dim, request->dim);
         return psw_block_take(&request->block, &message->u.export_reply, error);
+    case PSP_WATCH_REPLY:
+        if (message->u.watch_reply.block.dim != request->dim)
+            return psc_error_set(error, PSC_PROTOCOL, "server %u sent rows of dim %u, not %u",
+                                 server, message->u.watch_reply.block.dim, request->dim);
+        request->lost = message->u.watch_reply.lost;
+        return psw_block_take(&request->block, &message->u.watch_reply.block, error);
     case PSP_IMPORT_REPLY:
         request->imported.rows += message->u.import_reply.rows;
         request->imported.created += message->u.import_reply.created;
@@ -368,6 +374,7 @@ void psw_request_reset(psw_request_t *request)
     request->attached = (psp_attach_reply_t){0};
     request->barrier = (psp_barrier_reply_t){0};
     psw_block_clear(&request->block);
+    request->lost = false;
     request->imported = (psp_import_reply_t){0};
     request->checkpoint = (psp_checkpoint_reply_t){.name = ""};
     psw_counters_clear(&request->counters);

@@ -61,6 +61,7 @@ struct embps_request {
     psp_attach_reply_t attached;
     psp_barrier_reply_t barrier;
     psw_block_t block;
+    bool lost;                   /* of a watch: rows that it should have told */
     psp_import_reply_t imported; /* by all servers */
     psw_counters_t counters;
     psp_checkpoint_reply_t checkpoint; /* of the server that answered last; its state is in bytes */

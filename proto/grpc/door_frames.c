@@ -10,8 +10,8 @@
  *
  * The next request is the first one with a further field behind it: of a field that comes twice the
  * last one counts. In the same way the sums are put behind an answer. Requests of a stream of
- * answers have no sequence: one that comes again would be answered as it was before, so that the
- * stream would not move; that is noticed and refused.
+ * answers have no sequence, which is looked at with the first answer: one that comes again would be
+ * answered as it was before, so that the stream would not move.
  */
 #include "proto/grpc/door_frames.h"
 
@@ -21,7 +21,7 @@
 
 #include <string.h>
 
-#define CURSOR_FIELD 6u /* of ExportRequest */
+#define CURSOR_FIELD 6u /* of ExportRequest and WatchRequest */
 #define ROWS_FIELD 2u   /* of ImportReply, and the next one */
 #define CREATED_FIELD 3u
 #define TAIL_BYTES (PSP_CURSOR_MAX + 32u)
@@ -73,25 +73,34 @@ static bool find_next(psp_door_call_t *call, const psp_buffer_t *answer)
     psp_door_frames_t *frames = &call->frames;
     if (psp_message_unpack(call->door->scratch, answer->kind, answer->data, answer->size, &message,
                            NULL) != PSC_OK ||
-        message.reply.error.code != PSC_OK || message.kind != PSP_EXPORT_REPLY)
+        message.reply.error.code != PSC_OK)
         return false;
-    const psp_export_reply_t *reply = &message.u.export_reply;
+    const psp_export_reply_t *reply =
+        message.kind == PSP_WATCH_REPLY ? &message.u.watch_reply.block : &message.u.export_reply;
     frames->cursor_size = reply->next_size;
     memcpy(frames->cursor, reply->next, reply->next_size);
     return reply->next_size != 0;
 }
 
+/* Whether the stream's request has a sequence, so that it would be answered as before each time. */
+static bool has_sequence(const psp_door_call_t *call)
+{
+    psp_message_t message;
+    const psp_buffer_t *kept = call->frames.kept;
+    return psp_message_unpack(call->door->scratch, call->method.kind, kept->data, kept->size,
+                              &message, NULL) == PSC_OK &&
+           message.request.sequence != 0;
+}
+
 void psp_door_frames_write(psp_door_call_t *call, psp_buffer_t *answer)
 {
-    const psp_door_frames_t before = call->frames;
-    const bool more = find_next(call, answer);
-    if (more && before.cursor_size == call->frames.cursor_size &&
-        memcmp(before.cursor, call->frames.cursor, before.cursor_size) == 0) {
+    if (!call->has_begun && has_sequence(call)) {
         psp_buffer_put(answer);
         psp_door_end_call(call, GRPC_STATUS_INVALID_ARGUMENT,
                           "the request of a stream must have sequence 0");
         return;
     }
+    const bool more = find_next(call, answer);
     psp_door_lend(call, answer);
     if (more)
         psp_door_stream_answer(call);

@@ -4,6 +4,7 @@
  *
  *     Export   one request, then its blocks: after each the same request with the block's `next` as
  *              cursor goes to the owner, once the block has left
+ *     Watch    the same, without an end
  *     Import   requests, each handed over when the one before it is answered; one answer at the
  *              end, or at the first refusal, with the sums of all
  *

@@ -149,6 +149,7 @@ static const char *const methods[PSP_KIND_LAST + 1] = {
     [PSP_EXPORT] = SERVICE "ExportBlock",
     [PSP_IMPORT] = SERVICE "ImportBlock",
     [PSP_CHECKPOINT] = SERVICE "Checkpoint",
+    [PSP_WATCH] = SERVICE "WatchBlock",
 };
 
 const char *psp_grpc_method(uint32_t kind)

@@ -111,6 +111,10 @@ static psc_status_t apply_to(ps_shard_t *shard, ps_table_t *table, ps_rows_t row
     ps_rows_apply(&rows, &push);
     if (import != NULL)
         set_beside(&all, import);
+    if (table->log != NULL) {
+        ps_watch_log_note(table->log, rows.ids, rows.n);
+        shard->watchers.news = true;
+    }
     if (table->growth != NULL)
         ps_growth_after_apply(table->growth, &rows);
     return PSC_OK;

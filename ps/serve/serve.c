@@ -21,4 +21,5 @@ const ps_serve_fn ps_serve_functions[PS_KINDS] = {
     [PSP_EXPORT] = ps_serve_export,
     [PSP_IMPORT] = ps_serve_import,
     [PSP_CHECKPOINT] = ps_serve_checkpoint,
+    [PSP_WATCH] = ps_serve_watch,
 };

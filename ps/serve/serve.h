@@ -54,5 +54,7 @@ PSC_MUST_CHECK psc_status_t ps_serve_export(ps_shard_t *shard, ps_session_t *ses
                                             ps_request_t *request, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t ps_serve_import(ps_shard_t *shard, ps_session_t *session,
                                             ps_request_t *request, psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_serve_watch(ps_shard_t *shard, ps_session_t *session,
+                                           ps_request_t *request, psc_error_t *error);
 
 #endif

@@ -57,6 +57,7 @@ typedef struct ps_table {
     uint64_t created;         /* rows that came into being; a waiting pull compares it */
     bool all_hot;             /* the last pull found all its rows in memory: the next may, too */
     struct ps_growth *growth; /* of admission and expiry; NULL: with neither (growth.h) */
+    struct ps_watch_log *log; /* of what pushes reach; NULL: nobody watches (watch_log.h) */
 } ps_table_t;
 
 /*

@@ -97,6 +97,7 @@ void ps_shard_destroy(ps_shard_t *shard)
         return;
     ps_sweeper_stop(shard);
     ps_exporter_stop(shard);
+    ps_watchers_end(shard, NULL);
     ps_shard_end_sum(shard);
     ps_prefetcher_stop(shard);
     ps_saver_clear(shard);
@@ -108,8 +109,10 @@ void ps_shard_destroy(ps_shard_t *shard)
     ps_guests_clear(shard);
     ps_clock_sum_clear(&shard->sum);
     for (uint32_t i = 0; i < shard->n_tables; i++) {
-        if (shard->tables[i] != NULL)
+        if (shard->tables[i] != NULL) {
             ps_growth_destroy(shard->tables[i]->growth, shard->options.store);
+            ps_watchers_close_log(shard, shard->tables[i]);
+        }
         psc_free(shard->tables[i]);
     }
     psc_free(shard->tables);
@@ -332,6 +335,7 @@ static void fail(ps_shard_t *shard, const psc_error_t *failure)
     shard->failure = *failure;
     shard->failure.rank = (int32_t)shard->options.rank;
     ps_shard_publish(shard);
+    ps_watchers_end(shard, &shard->failure);
     for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
         ps_session_t *session = &shard->sessions.all[i];
         while (session->head != NULL) {
@@ -495,9 +499,18 @@ static psc_status_t refuse(ps_shard_t *shard, psp_buffer_t *buffer, uint64_t req
 psc_status_t ps_shard_take(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     const psp_kind_t kind = request->message.kind;
-    const uint32_t peer = request->buffer->peer;
     if (kind == PSP_PREFETCH)
         return ps_prefetcher_take(shard, request, error);
+    if (kind == PSP_WATCH)
+        return ps_watchers_take(shard, request, error);
+    return ps_shard_enqueue(shard, request, error);
+}
+
+psc_status_t ps_shard_enqueue(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    const psp_kind_t kind = request->message.kind;
+    const uint32_t peer = request->buffer->peer;
+    request->next = NULL;
     ps_shard_note_deadline(shard, request);
     ps_session_t *session = &shard->sessions.all[peer];
     bool alone = session->head == NULL;
@@ -596,6 +609,9 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
         return st;
     ps_guests_step(shard);
     ps_exporter_rest(shard);
+    st = ps_watchers_step(shard, error);
+    if (st != PSC_OK)
+        return st;
     bool again = *progress_out || shard->room_changed || ++shard->idle_polls % IDLE_RETRY == 0;
     if (shard->n_waiting == 0 || !again)
         return PSC_OK;

@@ -16,6 +16,7 @@
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
 #include "ps/table/sweeper.h"
+#include "ps/table/watchers.h"
 
 /* Counters of ps/serve/stats.c; all since the start. */
 typedef struct ps_shard_counters {
@@ -28,7 +29,7 @@ typedef struct ps_shard_counters {
     uint64_t rows_current;              /* of those pulled: the client held their version */
     uint64_t rows_returned;             /* of those pushed: sent back */
     uint64_t rows_pushed, rows_created;
-    uint64_t rows_exported, rows_imported;
+    uint64_t rows_exported, rows_imported, rows_watched;
     uint64_t rows_padded;     /* pushed to a pad row, and left out */
     uint64_t pushes_repeated; /* acknowledged, not applied again */
     uint64_t pushes_merged;   /* had duplicate ids */
@@ -76,6 +77,7 @@ struct ps_shard {
     ps_prefetcher_t prefetcher;
     ps_exporter_t exporter;
     ps_saver_t saver;
+    ps_watchers_t watchers;
     uint64_t now_us;
     uint64_t next_deadline_us; /* no request has an earlier one; UINT64_MAX: none has any */
     ps_shard_counters_t counters;
@@ -170,6 +172,10 @@ PSC_MUST_CHECK psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_
 /* A request whose turn it is among those of its session. Takes request. Errors: the shard's end. */
 PSC_MUST_CHECK psc_status_t ps_shard_take(ps_shard_t *shard, ps_request_t *request,
                                           psc_error_t *error);
+
+/* The same for one that is to wait in the queue of its session, whatever its kind. Takes request. */
+PSC_MUST_CHECK psc_status_t ps_shard_enqueue(ps_shard_t *shard, ps_request_t *request,
+                                             psc_error_t *error);
 
 /* Serves a session's requests until one has to wait. Errors: the shard's end. */
 PSC_MUST_CHECK psc_status_t ps_shard_advance(ps_shard_t *shard, uint32_t peer, psc_error_t *error);

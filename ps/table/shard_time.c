@@ -20,7 +20,9 @@ void ps_shard_set_time(ps_shard_t *shard, uint64_t now_us)
 
 uint64_t ps_shard_next_deadline(const ps_shard_t *shard)
 {
-    return shard->n_waiting != 0 ? shard->next_deadline_us : UINT64_MAX;
+    const uint64_t deadline_us = shard->n_waiting != 0 ? shard->next_deadline_us : UINT64_MAX;
+    const uint64_t watch_us = ps_watchers_next(shard);
+    return deadline_us < watch_us ? deadline_us : watch_us;
 }
 
 void ps_shard_note_deadline(ps_shard_t *shard, ps_request_t *request)

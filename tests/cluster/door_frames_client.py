@@ -2,7 +2,7 @@
 
 door_frames_client.py STUBS ADDRESS CHECK: CHECK:
   streams    imports rows by a stream, exports them by a stream, and finds the same, on all servers
-  many       imports 20,000 rows of 64 numbers, for the checks below
+  watched    what is pushed comes to who watches by a stream, with values, from every server
   cancelled  exports that end at any block, and one that is not read, leave nothing behind
   cut        begins to export, prints "reading", and waits for a line; then the stream must end UNAVAILABLE
 """
@@ -125,6 +125,39 @@ def cancelled(cluster):
     print("cancelled")
 
 
+def watched(cluster):
+    rows = {row * 0x9E3779B97F4A7C15 % 2**64: (row, 2 * row, 3 * row) for row in range(200)}
+    streams_of = []
+    for server, part in cluster.split(rows):
+        request = pb.WatchRequest(header=server.header(), table=cluster.table, table_epoch=cluster.epoch,
+                                  want_rows=True, wait_ms=50)
+        stream = server.stub.Watch(request, timeout=100)
+        first = check(next(stream))
+        assert not first.ids and not first.lost, first
+        streams_of.append((part, stream))
+    cluster.push(2, rows)
+    for part, stream in streams_of:
+        left = set(part)
+        while left:  # with empty messages between
+            reply = check(next(stream))
+            assert not reply.lost
+            values = struct.unpack(f"<{len(reply.rows) // 4}f", reply.rows)
+            for i, row in enumerate(reply.ids):
+                assert values[3 * i:3 * i + 3] == rows[row]
+                left.remove(row)
+        assert not check(next(stream)).ids  # a sign of life
+        stream.cancel()
+    # One message alone, with and without the end of its wait.
+    server = cluster.servers[0]
+    request = pb.WatchRequest(header=server.header(), table=cluster.table, table_epoch=cluster.epoch)
+    first = check(server.stub.WatchBlock(request, timeout=30))
+    request.cursor, request.wait_ms = first.next, 20
+    assert not check(server.stub.WatchBlock(request, timeout=30)).ids
+    request.cursor = b"nowhere"
+    assert server.stub.WatchBlock(request, timeout=30).header.status == 2
+    print("watched")
+
+
 def cut(cluster):
     many(cluster)
     server = cluster.servers[0]
@@ -142,7 +175,7 @@ def cut(cluster):
 
 def main():
     cluster = door.Cluster(sys.argv[2])
-    {"streams": streams, "cancelled": cancelled, "cut": cut}[sys.argv[3]](cluster)
+    {"streams": streams, "watched": watched, "cancelled": cancelled, "cut": cut}[sys.argv[3]](cluster)
     if sys.argv[3] != "cut":
         cluster.goodbye()
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Streams of the door (export, import) by a Python client made from proto/embps.proto alone
+# Streams of the door (export, import, watch) by a Python client made from proto/embps.proto alone
 # (door_frames_client.py), with one server and with several; ends at any point.
 # Skipped where Debian's python3-grpcio and protoc with its plugin are not.
 # $1: build folder, $2: temporary folder.
@@ -29,6 +29,7 @@ await 30 test -s alone.port || { cat alone.log; exit 1; }
 address=$(cat alone.port)
 ask "$address" streams >streams.log 2>&1 && grep -q 'streams are right' streams.log ||
     failed "streams of one server: $(cat streams.log)"
+ask "$address" watched >watched.log 2>&1 && grep -q watched watched.log || failed "a watch: $(cat watched.log)"
 ask "$address" cancelled >cancelled.log 2>&1 && grep -q cancelled cancelled.log ||
     failed "cancelled streams: $(cat cancelled.log)"
 
@@ -52,6 +53,8 @@ job=$!
 await 30 test -s three.port || { cat three.log; exit 1; }
 ask "$(sed -n 2p three.port)" streams >streams.log 2>&1 && grep -q 'streams are right' streams.log ||
     failed "streams of three servers: $(cat streams.log)"
+ask "$(sed -n 3p three.port)" watched >watched.log 2>&1 && grep -q watched watched.log ||
+    failed "a watch of three servers: $(cat watched.log)"
 kill -USR1 "$job"
 code=0
 wait "$job" || code=$?

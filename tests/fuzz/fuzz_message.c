@@ -90,6 +90,14 @@ static void touch_all(const psp_message_t *m)
         require(r->next_size <= PSP_CURSOR_MAX);
         touch_block(r->ids, r->counts, r->state, r->n, r->state_floats);
         decode_all(r->format, r->rows, r->n, r->dim);
+    } else if (m->kind == PSP_WATCH) {
+        require(m->u.watch.cursor_size <= PSP_CURSOR_MAX);
+    } else if (m->kind == PSP_WATCH_REPLY) {
+        const psp_export_reply_t *r = &m->u.watch_reply.block;
+        require(r->next_size <= PSP_CURSOR_MAX);
+        touch(r->ids, r->n * 8);
+        if (r->rows != NULL)
+            decode_all(r->format, r->rows, r->n, r->dim);
     } else if (m->kind == PSP_IMPORT) {
         const psp_push_t *r = &m->u.import.rows;
         touch_block(r->ids, m->u.import.counts, m->u.import.state, r->n, m->u.import.state_floats);
@@ -129,6 +137,9 @@ static psp_buffer_t *repack_block(psp_pool_t *pool, const psp_message_t *m)
                                     .counts = import->counts,
                                     .state = import->state,
                                     .rows = import->rows.rows};
+    } else if (m->kind == PSP_WATCH_REPLY) {
+        st = psp_watch_reply_begin(pool, &m->reply, &m->u.watch_reply, &buffer, &block, NULL);
+        from = m->u.watch_reply.block;
     } else {
         st = psp_export_reply_begin(pool, &m->reply, &from, &buffer, &block, NULL);
     }
@@ -137,7 +148,8 @@ static psp_buffer_t *repack_block(psp_pool_t *pool, const psp_message_t *m)
     if (from.counts != NULL)
         memcpy(block.counts, from.counts, from.n * 8);
     memcpy(block.state, from.state, from.n * from.state_floats * 4);
-    memcpy(block.rows, from.rows, from.n * psp_row_bytes(from.format, from.dim));
+    if (from.rows != NULL)
+        memcpy(block.rows, from.rows, from.n * psp_row_bytes(from.format, from.dim));
     return buffer;
 }
 
@@ -164,7 +176,8 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
         require(st == PSC_OK);
         memcpy(rows, r->rows, r->n * psp_row_bytes(r->format, r->dim));
     } else if (m->kind == PSP_IMPORT ||
-               (m->kind == PSP_EXPORT_REPLY && m->reply.error.code == PSC_OK)) {
+               ((m->kind == PSP_EXPORT_REPLY || m->kind == PSP_WATCH_REPLY) &&
+                m->reply.error.code == PSC_OK)) {
         buffer = repack_block(pool, m);
     } else {
         st = psp_message_pack(pool, m, &buffer, NULL);

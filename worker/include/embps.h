@@ -616,6 +616,46 @@ EMBPS_API void embps_export_end(embps_export_t *walk);
 EMBPS_API EMBPS_MUST_CHECK int embps_import(embps_table_t *table, const embps_block_t *block,
                                             uint64_t *created_out, embps_error_t *error);
 
+/* Rows of a table that pushes and imports have reached. */
+typedef struct embps_changes {
+    size_t size; /* of this struct, in bytes */
+    size_t n;    /* 0: nothing happened in time */
+    uint32_t dim;
+    bool lost;           /* rows were reached that will not be told, any number: look at all */
+    const uint64_t *ids; /* [n], each once */
+    const float *rows;   /* [n, dim], as they are now; NULL: not asked for */
+} embps_changes_t;
+
+typedef struct embps_watch embps_watch_t;
+
+/* The rows come too, not only their ids. */
+#define EMBPS_WATCH_ROWS 1u
+
+/*
+ * What: begins to watch a table: rows that anybody's pushes or imports reach from the return on are
+ * told, by all servers. That a row expires or is freed is not told. A server remembers the last
+ * 65,536 rows reached; a watch that falls behind, or does not ask for 30 seconds, is told that it
+ * has lost some, and goes on from there. Pushes never wait for a watch.
+ * flags: 0 or EMBPS_WATCH_ROWS. Errors: INVALID_ARGUMENT (also: a server has no room for it within
+ * its --memory), PEER_GONE, NO_MEMORY.
+ * Ownership: gives watch; embps_watch_end takes it, before its client is closed.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_watch_start(embps_table_t *table, uint32_t flags,
+                                                 embps_watch_t **watch_out, embps_error_t *error);
+
+/*
+ * What: the next changes, of one server at a time; waits for some, for timeout_ms at most (0: not at
+ * all). A row that was pushed several times since the last time is told once or as often. Pointers
+ * are good until the next call with this watch.
+ * Errors: PEER_GONE, BUSY (too many watch at a server), IO, TIMEOUT, NO_MEMORY; a watch that failed
+ * stays so.
+ */
+EMBPS_API EMBPS_MUST_CHECK int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms,
+                                                embps_changes_t *changes_out, embps_error_t *error);
+
+/* Ends a watch; waits half a second at most for what was asked. NULL: no-op. */
+EMBPS_API void embps_watch_end(embps_watch_t *watch);
+
 /* ---- workers together ---- */
 
 /*

@@ -265,12 +265,61 @@ static void a_cache_sees_what_is_imported_and_shows_what_it_has(void **unused)
     test_scratch_destroy(path);
 }
 
+static void what_others_push_is_told_to_who_watches(void **unused)
+{
+    (void)unused;
+    door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+    options.n = 3;
+    door_servers_t *servers = door_servers_start(&options);
+    embps_client_t *pusher, *watcher;
+    ok(embps_connect(door_servers_address(servers, 0), NULL, &pusher, &error));
+    ok(embps_connect(door_servers_address(servers, 1), NULL, &watcher, &error));
+    embps_table_t *table = open_table(pusher, "zeros", "f32");
+    embps_table_t *watched = open_table(watcher, "zeros", "f32");
+    embps_watch_t *watch;
+    embps_changes_t changes;
+    uint64_t ids[BATCH];
+    float rows[BATCH][DIM], seen[DIM] = {0};
+    bool told[BATCH] = {false};
+    size_t n_told = 0;
+    ok(embps_watch_start(watched, EMBPS_WATCH_ROWS, &watch, &error));
+    ok(embps_watch_next(watch, 0, &changes, &error));
+    assert_true(changes.n == 0 && !changes.lost);
+    for (size_t i = 0; i < BATCH; i++) {
+        ids[i] = i;
+        for (size_t c = 0; c < DIM; c++)
+            rows[i][c] = (float)i;
+    }
+    ok(embps_push(table, EMBPS_ASSIGN, ids, BATCH, rows[0], 0, &error));
+    while (n_told < BATCH) {
+        ok(embps_watch_next(watch, 30000, &changes, &error));
+        assert_true(changes.n != 0 && !changes.lost && changes.dim == DIM);
+        for (size_t i = 0; i < changes.n; i++) {
+            const uint64_t id = changes.ids[i];
+            assert_true(id < BATCH && !told[id]);
+            told[id] = true;
+            assert_memory_equal(changes.rows + i * DIM, rows[id], sizeof rows[id]);
+        }
+        n_told += changes.n;
+        ok(embps_pull(watched, ids, 1, seen, &error)); /* the client is free for other calls */
+    }
+    ok(embps_watch_next(watch, 1, &changes, &error));
+    assert_int_equal(changes.n, 0);
+    embps_watch_end(watch);
+    embps_watch_end(NULL);
+    assert_int_equal(embps_watch_start(watched, 2, &watch, &error), EMBPS_INVALID_ARGUMENT);
+    ok(embps_close(watcher, &error));
+    ok(embps_close(pusher, &error));
+    door_servers_stop(servers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_moves_between_runs_and_goes_on_to_the_same_bits),
         cmocka_unit_test(an_export_may_end_at_any_block),
         cmocka_unit_test(what_cannot_be_imported_is_refused_before_it_is_sent),
+        cmocka_unit_test(what_others_push_is_told_to_who_watches),
         cmocka_unit_test(a_cache_sees_what_is_imported_and_shows_what_it_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,176 @@
+/*
+ * Watching a table: a question to each server, that is answered when there is news.
+ *
+ * Between two calls of embps_watch_next questions stay under way, one a server, and their answers
+ * are kept as they come, so that servers wait for nobody and nothing is lost while the program
+ * computes, but what a server's own memory of changes cannot hold. A question is asked for WAIT_MS
+ * at most: so long the end of a watch may have to wait.
+ *
+ * Threads: the client's.
+ */
+#include "common/alloc.h"
+#include "common/clock.h"
+#include "worker/client_state.h"
+
+#define WAIT_MS 500u
+
+typedef struct source {
+    psw_request_t *request; /* NULL: to be asked */
+    size_t cursor_size;
+    uint8_t cursor[PSP_CURSOR_MAX];
+} source_t;
+
+struct embps_watch {
+    embps_table_t *table;
+    bool want_rows;
+    uint32_t n_sources, turn;
+    psw_block_t block; /* that was handed on last */
+    bool lost;
+    psc_error_t error; /* the first one */
+    source_t sources[];
+};
+
+static psc_status_t ask(embps_watch_t *watch, uint32_t server, psc_error_t *error)
+{
+    source_t *source = &watch->sources[server];
+    psp_message_t message = {.kind = PSP_WATCH};
+    psp_watch_t *asked = &message.u.watch;
+    asked->table = watch->table->number;
+    asked->table_epoch = watch->table->epochs[server];
+    asked->want_rows = watch->want_rows;
+    asked->wait_ms = WAIT_MS;
+    asked->cursor_size = source->cursor_size;
+    memcpy(asked->cursor, source->cursor, source->cursor_size);
+    psc_status_t st =
+        psw_client_ask(watch->table->client, &message, server, server + 1, &source->request, error);
+    if (st == PSC_OK)
+        source->request->dim = watch->table->dim;
+    return st;
+}
+
+/* Takes the answer of a server, which is there, and asks it again. */
+static psc_status_t take(embps_watch_t *watch, uint32_t server, psc_error_t *error)
+{
+    source_t *source = &watch->sources[server];
+    psw_request_t *request = source->request;
+    source->request = NULL;
+    psw_block_clear(&watch->block);
+    watch->block = request->block;
+    watch->lost = request->lost;
+    request->block = (psw_block_t){0};
+    psc_status_t st = psw_client_finish(watch->table->client, request, error);
+    if (st != PSC_OK)
+        return st;
+    source->cursor_size = watch->block.next_size;
+    memcpy(source->cursor, watch->block.next, source->cursor_size);
+    return ask(watch, server, error);
+}
+
+static psc_status_t start(embps_table_t *table, uint32_t flags, embps_watch_t **watch_out,
+                          psc_error_t *error)
+{
+    if (table == NULL || watch_out == NULL || (flags & ~EMBPS_WATCH_ROWS) != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "embps_watch_start needs a table, a place for the watch, and flags 0 "
+                             "or EMBPS_WATCH_ROWS");
+    psw_driver_t *driver = &table->client->driver;
+    const uint32_t n = psw_core_n_servers(driver->core);
+    embps_watch_t *watch = psc_alloc_zeroed(1, sizeof *watch + n * sizeof watch->sources[0]);
+    if (watch == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a watch");
+    watch->table = table;
+    watch->want_rows = (flags & EMBPS_WATCH_ROWS) != 0;
+    watch->n_sources = n;
+    watch->error = (psc_error_t)PSC_ERROR_INIT;
+    psc_status_t st = PSC_OK;
+    for (uint32_t s = 0; s < n && st == PSC_OK; s++)
+        st = ask(watch, s, error);
+    for (uint32_t s = 0; s < n && st == PSC_OK; s++) {
+        st = psw_driver_wait(driver, watch->sources[s].request, error);
+        if (st == PSC_OK)
+            st = take(watch, s, error);
+    }
+    if (st != PSC_OK) {
+        embps_watch_end(watch);
+        return st;
+    }
+    *watch_out = watch;
+    return PSC_OK;
+}
+
+int embps_watch_start(embps_table_t *table, uint32_t flags, embps_watch_t **watch_out,
+                      embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    return start(table, flags, watch_out, &what) == PSC_OK ? 0 : psw_error_export(&what, error);
+}
+
+/* The answers that are there, from the server whose turn it is on; *found_out: one says something,
+ * and is the watch's block. */
+static psc_status_t look(embps_watch_t *watch, bool *found_out, psc_error_t *error)
+{
+    *found_out = false;
+    for (uint32_t i = 0; i < watch->n_sources; i++) {
+        const uint32_t server = (watch->turn + i) % watch->n_sources;
+        if (!psw_request_done(watch->sources[server].request))
+            continue;
+        psc_status_t st = take(watch, server, error);
+        *found_out = st == PSC_OK && (watch->block.n != 0 || watch->lost);
+        if (st != PSC_OK || *found_out) {
+            watch->turn = server + 1;
+            return st;
+        }
+    }
+    return PSC_OK;
+}
+
+static psc_status_t wait_for_news(embps_watch_t *watch, uint32_t timeout_ms, bool *found_out,
+                                  psc_error_t *error)
+{
+    psw_driver_t *driver = &watch->table->client->driver;
+    const uint64_t until_us = psc_clock_us() + (uint64_t)timeout_ms * 1000;
+    bool moved;
+    psc_status_t st = psw_driver_step(driver, &moved, error);
+    for (;;) {
+        if (st == PSC_OK)
+            st = look(watch, found_out, error);
+        if (st != PSC_OK || *found_out || psc_clock_us() >= until_us)
+            return st;
+        st = psw_driver_pause(driver, until_us, error);
+    }
+}
+
+int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms, embps_changes_t *changes_out,
+                     embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    bool found = false;
+    if (watch->error.code == PSC_OK && wait_for_news(watch, timeout_ms, &found, &what) != PSC_OK)
+        watch->error = what;
+    if (watch->error.code != PSC_OK)
+        return psw_error_export(&watch->error, error);
+    const psw_block_t *block = &watch->block;
+    *changes_out = (embps_changes_t){.size = sizeof *changes_out};
+    if (!found)
+        return 0;
+    changes_out->lost = watch->lost;
+    changes_out->n = block->n;
+    changes_out->dim = watch->table->dim;
+    changes_out->ids = block->ids;
+    changes_out->rows = watch->want_rows ? block->rows : NULL;
+    return 0;
+}
+
+void embps_watch_end(embps_watch_t *watch)
+{
+    if (watch == NULL)
+        return;
+    for (uint32_t s = 0; s < watch->n_sources; s++) {
+        psw_request_t *request = watch->sources[s].request;
+        /* An answer that nobody wants any more. */
+        if (request != NULL && psw_client_finish(watch->table->client, request, NULL) != PSC_OK)
+            continue;
+    }
+    psw_block_clear(&watch->block);
+    psc_free(watch);
+}
