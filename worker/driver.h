@@ -25,8 +25,8 @@ PSC_MUST_CHECK psc_status_t psw_driver_step(psw_driver_t *driver, bool *moved_ou
 PSC_MUST_CHECK psc_status_t psw_driver_wait(psw_driver_t *driver, const psw_request_t *request,
                                             psc_error_t *error);
 
-/* Moves something, or waits until about until_us of psc_clock_us for it. Errors: what ended the core.
- */
+/* Moves something, or waits until about until_us of psc_clock_us for it. Errors: what ended the
+ * core. */
 PSC_MUST_CHECK psc_status_t psw_driver_pause(psw_driver_t *driver, uint64_t until_us,
                                              psc_error_t *error);
 

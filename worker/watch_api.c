@@ -140,8 +140,8 @@ static psc_status_t wait_for_news(embps_watch_t *watch, uint32_t timeout_ms, boo
     }
 }
 
-int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms, embps_changes_t *changes_out,
-                     embps_error_t *error)
+int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms, embps_block_t *block_out,
+                     bool *lost_out, embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
     bool found = false;
@@ -150,14 +150,14 @@ int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms, embps_changes_t 
     if (watch->error.code != PSC_OK)
         return psw_error_export(&watch->error, error);
     const psw_block_t *block = &watch->block;
-    *changes_out = (embps_changes_t){.size = sizeof *changes_out};
-    if (!found)
-        return 0;
-    changes_out->lost = watch->lost;
-    changes_out->n = block->n;
-    changes_out->dim = watch->table->dim;
-    changes_out->ids = block->ids;
-    changes_out->rows = watch->want_rows ? block->rows : NULL;
+    *block_out = (embps_block_t)EMBPS_BLOCK_DEFAULT;
+    *lost_out = found && watch->lost;
+    if (found) {
+        block_out->n = block->n;
+        block_out->dim = watch->table->dim;
+        block_out->ids = block->ids;
+        block_out->rows = watch->want_rows ? block->rows : NULL;
+    }
     return 0;
 }
 

@@ -173,7 +173,8 @@ PSC_MUST_CHECK psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_
 PSC_MUST_CHECK psc_status_t ps_shard_take(ps_shard_t *shard, ps_request_t *request,
                                           psc_error_t *error);
 
-/* The same for one that is to wait in the queue of its session, whatever its kind. Takes request. */
+/* The same for one that is to wait in the queue of its session, whatever its kind. Takes request.
+ */
 PSC_MUST_CHECK psc_status_t ps_shard_enqueue(ps_shard_t *shard, ps_request_t *request,
                                              psc_error_t *error);
 

@@ -557,8 +557,7 @@ EMBPS_API EMBPS_MUST_CHECK int embps_pull_ages(embps_table_t *table, const uint6
 
 /* ---- whole tables ---- */
 
-/* Rows of a table. One that goes into an import begins with EMBPS_BLOCK_DEFAULT, which sets
- * size. */
+/* Rows of a table. For an import: begin with EMBPS_BLOCK_DEFAULT, which sets size. */
 typedef struct embps_block {
     size_t size; /* of this struct, in bytes */
     size_t n;
@@ -576,20 +575,18 @@ typedef struct embps_block {
     }
 
 typedef struct embps_export embps_export_t;
+typedef struct embps_watch embps_watch_t;
 
-/* The blocks bring the optimizer's state and the counts too. */
-#define EMBPS_EXPORT_STATE 1u
+#define EMBPS_EXPORT_STATE 1u /* blocks bring the optimizer's state and the counts too */
+#define EMBPS_WATCH_ROWS 1u   /* the rows come too, not only their ids */
 
-/*
- * What: begins to read all rows that a table has, from all servers, in blocks. Each row is told
+/* What: begins to read all rows that a table has, from all servers, in blocks. Each row is told
  * once, exactly as it is when its block is made; pushes go on meanwhile, and rows that are made
  * after the start may be told or not. Rows that expired or were not admitted yet are left out. The
- * servers' memory keeps the rows that are in use. Takes some MiB for each server here.
- * flags: 0 or EMBPS_EXPORT_STATE. Clocks and staleness make no difference.
+ * servers' memory keeps the rows that are in use. Clocks and staleness make no difference.
  * Errors: INVALID_ARGUMENT (also: no memory for a walk within a server's --memory), PEER_GONE,
  * NO_MEMORY, those of pushes that a cache had accumulated.
- * Ownership: gives export; embps_export_end takes it, before its client is closed.
- */
+ * Ownership: gives export; embps_export_end takes it, before its client is closed. */
 EMBPS_API EMBPS_MUST_CHECK int embps_export_start(embps_table_t *table, uint32_t flags,
                                                   embps_export_t **export_out,
                                                   embps_error_t *error);
@@ -603,55 +600,30 @@ EMBPS_API EMBPS_MUST_CHECK int embps_export_next(embps_export_t *walk, embps_blo
 /* Ends an export, read to its end or not; waits for blocks that were asked for. NULL: no-op. */
 EMBPS_API void embps_export_end(embps_export_t *walk);
 
-/*
- * What: sets rows as given. Without state, as EMBPS_ASSIGN does: the optimizer's state of rows that
- * exist stays. With state and counts rows become what they were where they were exported, to the
- * last bit, in a table of the same options; a version only grows, so that no cache is misled.
- * Applied at once at any staleness. Of duplicate ids the last one counts.
- * Shapes: of block. *created_out (may be NULL): rows that were not there before.
+/* What: sets rows as given. Without state, as EMBPS_ASSIGN does. With state and counts rows become
+ * what they were where they were exported, to the last bit, in a table of the same options; a
+ * version only grows, so that no cache is misled. Applied at once at any staleness. Of duplicate
+ * ids the last one counts. *created_out (may be NULL): rows that were not there before.
  * Errors: INVALID_ARGUMENT (also: a value that is not finite, named by its id; nothing was sent),
- * MISMATCH (dim, or state of another optimizer), as embps_push. Rows go in messages of up to 1 MiB,
- * each of which is applied whole or not at all.
- */
+ * MISMATCH (dim, or state of another optimizer), as embps_push. */
 EMBPS_API EMBPS_MUST_CHECK int embps_import(embps_table_t *table, const embps_block_t *block,
                                             uint64_t *created_out, embps_error_t *error);
 
-/* Rows of a table that pushes and imports have reached. */
-typedef struct embps_changes {
-    size_t size; /* of this struct, in bytes */
-    size_t n;    /* 0: nothing happened in time */
-    uint32_t dim;
-    bool lost;           /* rows were reached that will not be told, any number: look at all */
-    const uint64_t *ids; /* [n], each once */
-    const float *rows;   /* [n, dim], as they are now; NULL: not asked for */
-} embps_changes_t;
-
-typedef struct embps_watch embps_watch_t;
-
-/* The rows come too, not only their ids. */
-#define EMBPS_WATCH_ROWS 1u
-
-/*
- * What: begins to watch a table: rows that anybody's pushes or imports reach from the return on are
- * told, by all servers. That a row expires or is freed is not told. A server remembers the last
- * 65,536 rows reached; a watch that falls behind, or does not ask for 30 seconds, is told that it
- * has lost some, and goes on from there. Pushes never wait for a watch.
- * flags: 0 or EMBPS_WATCH_ROWS. Errors: INVALID_ARGUMENT (also: a server has no room for it within
- * its --memory), PEER_GONE, NO_MEMORY.
- * Ownership: gives watch; embps_watch_end takes it, before its client is closed.
- */
+/* What: begins to watch a table: rows that anybody's pushes or imports reach from the return on are
+ * told. A server remembers the last 65,536 rows reached; a watch that falls behind, or does not ask
+ * for 30 seconds, is told that it has lost some. Pushes never wait for a watch.
+ * Errors: INVALID_ARGUMENT (also: no room within a server's --memory), PEER_GONE, NO_MEMORY.
+ * Ownership: gives watch; embps_watch_end takes it, before its client is closed. */
 EMBPS_API EMBPS_MUST_CHECK int embps_watch_start(embps_table_t *table, uint32_t flags,
                                                  embps_watch_t **watch_out, embps_error_t *error);
 
-/*
- * What: the next changes, of one server at a time; waits for some, for timeout_ms at most (0: not at
- * all). A row that was pushed several times since the last time is told once or as often. Pointers
- * are good until the next call with this watch.
- * Errors: PEER_GONE, BUSY (too many watch at a server), IO, TIMEOUT, NO_MEMORY; a watch that failed
- * stays so.
- */
+/* What: the next rows reached, of one server at a time; waits for some, for timeout_ms at most; n
+ * 0: none. Each is told once, as it is now. *lost_out: others were reached, any number, that will
+ * not be told: look at all. Pointers are good until the next call with this watch.
+ * Errors: PEER_GONE, BUSY (too many watch there), TIMEOUT, NO_MEMORY; a failed watch stays so. */
 EMBPS_API EMBPS_MUST_CHECK int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms,
-                                                embps_changes_t *changes_out, embps_error_t *error);
+                                                embps_block_t *block_out, bool *lost_out,
+                                                embps_error_t *error);
 
 /* Ends a watch; waits half a second at most for what was asked. NULL: no-op. */
 EMBPS_API void embps_watch_end(embps_watch_t *watch);

@@ -277,14 +277,15 @@ static void what_others_push_is_told_to_who_watches(void **unused)
     embps_table_t *table = open_table(pusher, "zeros", "f32");
     embps_table_t *watched = open_table(watcher, "zeros", "f32");
     embps_watch_t *watch;
-    embps_changes_t changes;
+    embps_block_t changes;
+    bool lost;
     uint64_t ids[BATCH];
     float rows[BATCH][DIM], seen[DIM] = {0};
     bool told[BATCH] = {false};
     size_t n_told = 0;
     ok(embps_watch_start(watched, EMBPS_WATCH_ROWS, &watch, &error));
-    ok(embps_watch_next(watch, 0, &changes, &error));
-    assert_true(changes.n == 0 && !changes.lost);
+    ok(embps_watch_next(watch, 0, &changes, &lost, &error));
+    assert_true(changes.n == 0 && !lost);
     for (size_t i = 0; i < BATCH; i++) {
         ids[i] = i;
         for (size_t c = 0; c < DIM; c++)
@@ -292,8 +293,8 @@ static void what_others_push_is_told_to_who_watches(void **unused)
     }
     ok(embps_push(table, EMBPS_ASSIGN, ids, BATCH, rows[0], 0, &error));
     while (n_told < BATCH) {
-        ok(embps_watch_next(watch, 30000, &changes, &error));
-        assert_true(changes.n != 0 && !changes.lost && changes.dim == DIM);
+        ok(embps_watch_next(watch, 30000, &changes, &lost, &error));
+        assert_true(changes.n != 0 && !lost && changes.dim == DIM);
         for (size_t i = 0; i < changes.n; i++) {
             const uint64_t id = changes.ids[i];
             assert_true(id < BATCH && !told[id]);
@@ -303,7 +304,7 @@ static void what_others_push_is_told_to_who_watches(void **unused)
         n_told += changes.n;
         ok(embps_pull(watched, ids, 1, seen, &error)); /* the client is free for other calls */
     }
-    ok(embps_watch_next(watch, 1, &changes, &error));
+    ok(embps_watch_next(watch, 1, &changes, &lost, &error));
     assert_int_equal(changes.n, 0);
     embps_watch_end(watch);
     embps_watch_end(NULL);
