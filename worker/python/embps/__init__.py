@@ -16,12 +16,12 @@ from .errors import (Busy, Closed, Corrupt, Denied, DiskFull, Error, Internal, I
                      StorageError, Timeout, Unclean, Unsupported)
 from .library import lib as _lib
 from .requests import Future
-from .walks import Block
+from .walks import Block, Changes
 
 __version__: str = _lib.embps_version().decode()
 
 __all__ = [
-    "Block", "Busy", "Client", "Closed", "Corrupt", "Denied", "DiskFull", "Error", "Future", "InUse", "Internal",
+    "Block", "Busy", "Changes", "Client", "Closed", "Corrupt", "Denied", "DiskFull", "Error", "Future", "InUse", "Internal",
     "Interrupted", "InvalidArgument", "Mismatch", "NoMemory", "NotFound", "PeerGone",
     "ProtocolError", "RowState", "StorageError", "Table", "Timeout", "Unclean", "Unsupported",
     "connect", "connect_many",

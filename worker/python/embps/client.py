@@ -27,7 +27,7 @@ import numpy as np
 from . import arrays, errors, library
 from .errors import InvalidArgument
 from .requests import Future, Session
-from .walks import Walk
+from .walks import Walk, Watch
 
 Spec = Union[str, Sequence[Union[str, float]]]  # "adam", or ("adam", 0.9, 0.999)
 Path = Union[str, "os.PathLike[str]"]
@@ -276,6 +276,15 @@ class Table:
         """The same as an iterator of Block. state: with what the optimizer keeps beside the rows, and
         their counts, so that import_rows(*block) sets them elsewhere to the last bit."""
         return Walk(self.client, self._session, self._handle, state)
+
+    def watch(self, *, values: bool = False) -> Watch:
+        """Rows that anybody's pushes and imports reach from now on, as an iterator of Changes.
+
+        values: the rows too, as they are when they are told. A server remembers the last 65,536 rows
+        reached; who falls behind, or does not ask for 30 seconds, gets one with lost set. Pushes
+        never wait for who watches.
+        """
+        return Watch(self.client, self._session, self._handle, values)
 
     def import_rows(self, ids: Any, values: Any, state: Any = None, counts: Any = None) -> int:
         """Sets rows as given: values [*ids.shape, D], all finite. Returns how many are new.

@@ -26,6 +26,7 @@ GRADIENT, DELTA, ASSIGN = 0, 1, 2
 PULL_SCAN, PULL_EXACT = 1, 2
 EXPORT_STATE = 1
 CHECKPOINT_NAME_BYTES = 128
+WATCH_ROWS = 1
 
 
 class ErrorStruct(Structure):
@@ -107,6 +108,9 @@ _CALLS = {
     "embps_export_start": (c_int, [c_void_p, c_uint32, _HANDLE_OUT, _ERROR]),
     "embps_export_next": (c_int, [c_void_p, POINTER(BlockStruct), _ERROR]),
     "embps_export_end": (None, [c_void_p]),
+    "embps_watch_start": (c_int, [c_void_p, c_uint32, _HANDLE_OUT, _ERROR]),
+    "embps_watch_next": (c_int, [c_void_p, c_uint32, POINTER(BlockStruct), POINTER(c_bool), _ERROR]),
+    "embps_watch_end": (None, [c_void_p]),
     "embps_import": (c_int, [c_void_p, POINTER(BlockStruct), POINTER(c_uint64), _ERROR]),
     "embps_checkpoint": (c_int, [c_void_p, c_char_p, c_size_t, c_char_p, _ERROR]),
     "embps_checkpoint_state": (c_int, [c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_size_t), c_char_p,

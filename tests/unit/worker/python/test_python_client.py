@@ -405,6 +405,34 @@ class Clients(python_tests.Case):
         self.assertRaises(embps.Closed, table.export_blocks)
         self.assertEqual(list(left), [])
 
+    def test_who_watches_is_told_what_is_pushed(self):
+        client = self.connect()
+        table = client.table("t", 2)
+        with_values, plain = table.watch(values=True), table.watch()
+        self.assertIsNone(with_values.next(0))
+        table.assign([5, 2**64 - 1], [[1.0, 2.0], [3.0, 4.0]])
+        changes = with_values.next(20)
+        self.assertEqual((changes.ids.tolist(), changes.values.tolist(), changes.lost),
+                         ([5, 2**64 - 1], [[1, 2], [3, 4]], False))
+        self.assertEqual(next(plain).ids.tolist(), [5, 2**64 - 1])
+        seen = []
+
+        def watch():
+            for changes in plain:
+                self.assertIsNone(changes.values)
+                seen.extend(changes.ids.tolist())
+                if 99 in seen:
+                    plain.close()
+        thread = threading.Thread(target=watch)
+        thread.start()
+        for row in range(10, 100):  # the client is free for others
+            table.push_delta([row], np.ones((1, 2)))
+        thread.join()
+        self.assertEqual(sorted(set(seen)), list(range(10, 100)))
+        self.assertIsNone(plain.next())
+        client.close()
+        self.assertRaises(embps.Closed, table.watch)
+
     def test_what_cannot_be_imported_is_refused(self):
         table = self.connect().table("t", 2, optimizer="adagrad")
         ones = np.ones((2, 2))
