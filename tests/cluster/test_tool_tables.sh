@@ -65,6 +65,22 @@ python3 -c 'import json; q, = json.load(open("out")); assert q["query"] == "W3" 
 "$embps" import "$one" copy --input words.bin --vocab vocab >out || failed "import of vectors"
 grep -qx '1000 rows set, 0 of them new' out || { failed "import of vectors prints"; cat out; }
 
+# What is hot, and how fast it goes: an import meanwhile is what there is to see.
+"$embps" top "$one" --table copy --once --interval 3 --rows 3 --json >top.json &
+top=$!
+until "$embps" import "$one" copy --input words.rows >/dev/null && "$embps" stats "$one" | grep -Eq '^rows.watched +[1-9]'; do
+    kill -0 "$top" 2>/dev/null || break
+done
+wait "$top" || failed "top"
+python3 - <<'END' || { failed "top prints"; cat top.json; }
+import json
+said = json.load(open("top.json"))
+assert said["store.rows_hot"] > 0 and said["bytes.in"] > 0 and not said["lost"], said
+assert len(said["hot"]) == 3 and all(row["told"] > row["excess"] for row in said["hot"]), said
+END
+"$embps" top "$one" --once --interval 0.1 >out || failed "top without a table"
+grep -Eq '^rows in memory +[1-9]' out || { failed "top prints"; cat out; }
+
 # Expects exit code $1 and $2 in the error of the rest, which prints nothing else.
 refused()
 {

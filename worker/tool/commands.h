@@ -22,5 +22,6 @@ PSC_MUST_CHECK psc_status_t psw_tool_checkpoint(int argc, char *const argv[], ps
 PSC_MUST_CHECK psc_status_t psw_tool_stats(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_export(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_import(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_tool_top(int argc, char *const argv[], psc_error_t *error);
 
 #endif
