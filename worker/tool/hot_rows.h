@@ -27,7 +27,8 @@ typedef struct psw_hot_rows {
 
 void psw_hot_rows_add(psw_hot_rows_t *hot, uint64_t id);
 
-/* The most frequent ones, best first, of equal ones the lower id; most at most. Returns how many. */
+/* The most frequent ones, best first, of equal ones the lower id; most at most. Returns how many.
+ */
 size_t psw_hot_rows_best(const psw_hot_rows_t *hot, psw_hot_row_t *best_out, size_t most);
 
 #endif
