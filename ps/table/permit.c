@@ -22,7 +22,7 @@ static const unsigned needed[PS_KINDS] = {
     [PSP_FIND_TABLE] = ANYBODY,      [PSP_PULL] = PSP_RIGHT_READ,
     [PSP_PREFETCH] = PSP_RIGHT_READ, [PSP_TOUCHES] = PSP_RIGHT_READ,
     [PSP_EXPORT] = PSP_RIGHT_READ,   [PSP_PUSH] = PSP_RIGHT_WRITE,
-    [PSP_IMPORT] = PSP_RIGHT_WRITE,
+    [PSP_IMPORT] = PSP_RIGHT_WRITE,  [PSP_WATCH] = PSP_RIGHT_READ,
 };
 
 static uint32_t table_of(const psp_message_t *message)
@@ -36,6 +36,8 @@ static uint32_t table_of(const psp_message_t *message)
         return message->u.touches.table;
     case PSP_EXPORT:
         return message->u.export.table;
+    case PSP_WATCH:
+        return message->u.watch.table;
     case PSP_PUSH:
         return message->u.push.table;
     case PSP_IMPORT:
