@@ -113,7 +113,8 @@ static void each_request_is_a_method_of_the_service(void **state)
     /* The others are streams of such requests. */
     assert_non_null(protobuf_c_service_descriptor_get_method_by_name(service, "Export"));
     assert_non_null(protobuf_c_service_descriptor_get_method_by_name(service, "Import"));
-    assert_int_equal(n_requests + 2, service->n_methods);
+    assert_non_null(protobuf_c_service_descriptor_get_method_by_name(service, "Watch"));
+    assert_int_equal(n_requests + 3, service->n_methods);
     assert_int_equal(psp_grpc_kind(grpc_slice_from_static_string("/embps.v1.Embps/Pul")), 0);
     assert_int_equal(psp_grpc_kind(grpc_slice_from_static_string("")), 0);
 }
