@@ -1,4 +1,4 @@
-/* Blocks of exports and imports: what is packed comes back, what disagrees is refused. */
+/* Blocks of exports, imports and watches: what is packed comes back, what disagrees is refused. */
 #include "tests/support/cmocka.h"
 #include "tests/support/message_fixture.h"
 
@@ -143,6 +143,60 @@ static void what_is_asked_and_told_comes_back(void **state)
     psp_buffer_put(buffer);
 }
 
+static void what_is_watched_comes_back(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_buffer_t *buffer;
+    psp_block_t block;
+    const float rows[N][D] = {{1}, {2}, {3}};
+    psp_message_t m = {.kind = PSP_WATCH,
+                       .request = some_request,
+                       .u.watch = {.table = 1,
+                                   .table_epoch = 2,
+                                   .format = PSP_FORMAT_F16,
+                                   .want_rows = true,
+                                   .max_rows = 9,
+                                   .wait_ms = 77,
+                                   .cursor_size = 3,
+                                   .cursor = "ab"}};
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_OK);
+    unpack(f, buffer);
+    assert_memory_equal(&f->message.u.watch, &m.u.watch, sizeof m.u.watch);
+    psp_buffer_put(buffer);
+    for (int with_rows = 0; with_rows < 2; with_rows++) {
+        const psp_watch_reply_t reply = {
+            .lost = with_rows == 0,
+            .block = {.dim = D,
+                      .next_size = 4,
+                      .next = "abc",
+                      .n = N,
+                      .rows = with_rows != 0 ? (const uint8_t *)rows : NULL}};
+        assert_int_equal(
+            psp_watch_reply_begin(f->pool, &some_reply, &reply, &buffer, &block, &f->error),
+            PSC_OK);
+        memcpy(block.ids, ids, sizeof ids);
+        if (with_rows != 0)
+            memcpy(block.rows, rows, sizeof rows);
+        unpack(f, buffer);
+        assert_reply_ok(&f->message.reply);
+        const psp_watch_reply_t *got = &f->message.u.watch_reply;
+        assert_int_equal(got->lost, with_rows == 0);
+        assert_int_equal(got->block.n, N);
+        assert_string_equal((const char *)got->block.next, "abc");
+        assert_memory_equal(got->block.ids, ids, sizeof ids);
+        assert_true((got->block.rows != NULL) == (with_rows != 0));
+        if (with_rows != 0)
+            assert_memory_equal(got->block.rows, rows, sizeof rows);
+        psp_buffer_put(buffer);
+    }
+    f->size = 0;
+    put_reply_header(f);
+    put_number(f, 2, 2);
+    put_fixed64(f, 14, 1);
+    put_bytes(f, 15, rows, 12);
+    expect_refused(f, PSP_WATCH_REPLY, "rows as ids");
+}
+
 /* A block by hand, of one row of two floats with one float of state. */
 static void write_block(message_fixture_t *f, size_t row_bytes, size_t n_counts, size_t state_bytes)
 {
@@ -223,6 +277,7 @@ int main(void)
         MESSAGE_TEST(a_block_comes_back_in_every_format),
         MESSAGE_TEST(an_import_comes_back),
         MESSAGE_TEST(what_is_asked_and_told_comes_back),
+        MESSAGE_TEST(what_is_watched_comes_back),
         MESSAGE_TEST(counts_that_disagree_are_refused),
         MESSAGE_TEST(as_many_rows_as_are_told_fit_into_a_message),
     };
