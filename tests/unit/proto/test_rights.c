@@ -205,9 +205,10 @@ static void patterns_fit_what_trying_every_way_says(void **state)
 static void files_of_any_bytes_are_read_or_refused(void **state)
 {
     (void)state;
-    static const char *const words[] = {
-        READER,    WRITER, "sha256:" ADMIN_DIGEST, "read", "write,admin", "*", "t*", "\n", " ", "#",
-        "sha256:", "\r\n"};
+    static const char *const words[] = {READER, WRITER,        ("sha256:" ADMIN_DIGEST),
+                                        "read", "write,admin", "*",
+                                        "t*",   "\n",          " ",
+                                        "#",    "sha256:",     "\r\n"};
     test_random_t random = test_random_start();
     for (int i = 0; i < 3000; i++) {
         char text[800];
