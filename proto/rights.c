@@ -17,8 +17,8 @@
 #include "proto/rights.h"
 
 #include "common/alloc.h"
-#include "common/sha256.h"
 
+#include <openssl/sha.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -35,7 +35,7 @@ typedef struct pattern {
 
 struct psp_grant {
     const pattern_t *patterns;
-    uint8_t digest[PSC_SHA256_BYTES];
+    uint8_t digest[SHA256_DIGEST_LENGTH];
     uint64_t id;
 };
 
@@ -96,17 +96,21 @@ static int hex_digit(char c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+/* False: OpenSSL could not, for want of memory. */
+static bool digest_of(const void *bytes, size_t size, uint8_t digest_out[SHA256_DIGEST_LENGTH])
+{
+    return SHA256(bytes, size, digest_out) != NULL;
+}
+
 /* Of a token, or of what stands for it. */
-static bool read_digest(const char *word, uint8_t digest_out[PSC_SHA256_BYTES])
+static bool read_digest(const char *word, uint8_t digest_out[SHA256_DIGEST_LENGTH])
 {
     const size_t mark = sizeof DIGEST_MARK - 1;
-    if (strncmp(word, DIGEST_MARK, mark) != 0) {
-        psc_sha256(word, strlen(word), digest_out);
-        return psp_token_is_one(word, strlen(word));
-    }
-    if (strlen(word) != mark + 2 * (size_t)PSC_SHA256_BYTES)
+    if (strncmp(word, DIGEST_MARK, mark) != 0)
+        return psp_token_is_one(word, strlen(word)) && digest_of(word, strlen(word), digest_out);
+    if (strlen(word) != mark + 2 * (size_t)SHA256_DIGEST_LENGTH)
         return false;
-    for (size_t i = 0; i < PSC_SHA256_BYTES; i++) {
+    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++) {
         const int high = hex_digit(word[mark + 2 * i]), low = hex_digit(word[mark + 2 * i + 1]);
         if (high < 0 || low < 0)
             return false;
@@ -153,7 +157,7 @@ static unsigned read_rights(const char *word)
 static bool same_digest(const uint8_t *a, const uint8_t *b)
 {
     unsigned different = 0;
-    for (size_t i = 0; i < PSC_SHA256_BYTES; i++)
+    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++)
         different |= (unsigned)(a[i] ^ b[i]);
     return different == 0;
 }
@@ -181,10 +185,11 @@ static psp_grant_t *find_or_add(psp_rights_t *rights, const uint8_t *digest)
     psp_grant_t *grant = &rights->grants[found];
     if (found < rights->n_grants)
         return grant;
+    uint8_t again[SHA256_DIGEST_LENGTH]; /* so that the id says nothing of the digest either */
+    if (!digest_of(digest, SHA256_DIGEST_LENGTH, again))
+        return NULL;
     rights->n_grants++;
-    uint8_t again[PSC_SHA256_BYTES]; /* so that the id says nothing of the digest either */
     memcpy(grant->digest, digest, sizeof grant->digest);
-    psc_sha256(digest, PSC_SHA256_BYTES, again);
     memcpy(&grant->id, again, sizeof grant->id);
     grant->id |= 1;
     return grant;
@@ -196,7 +201,7 @@ static psc_status_t read_line(psp_rights_t *rights, char *line, const char *name
     char *word = next_word(&line);
     if (word == NULL)
         return PSC_OK;
-    uint8_t digest[PSC_SHA256_BYTES];
+    uint8_t digest[SHA256_DIGEST_LENGTH];
     const bool fine = read_digest(word, digest);
     explicit_bzero(word, strlen(word));
     if (!fine)
@@ -296,8 +301,9 @@ void psp_rights_put(psp_rights_t *rights)
 
 const psp_grant_t *psp_rights_find(const psp_rights_t *rights, const char *token, size_t length)
 {
-    uint8_t digest[PSC_SHA256_BYTES];
-    psc_sha256(token, length, digest);
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    if (!digest_of(token, length, digest))
+        return NULL;
     const uint32_t found = find_digest(rights, digest);
     return found < rights->n_grants ? &rights->grants[found] : NULL;
 }
