@@ -4,39 +4,16 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
-if ! command -v openssl >/dev/null; then
-    echo "skipped: openssl is not there"
-    exit 77
-fi
-unset EMBPS_TLS_CA EMBPS_CLIENT_TLS_CERT EMBPS_CLIENT_TLS_KEY EMBPS_TOKEN_FILE
+commands_or_skip openssl
 "$root/scripts/make-certs" --server server --client guest --client other ours >/dev/null
 "$root/scripts/make-certs" --server server --client stranger theirs >/dev/null
 "$root/scripts/make-certs" --days -1 --server old_server --client expired ours >/dev/null
 for key in ours/*.key; do
     [ "$(stat -c %a "$key")" = 600 ] || failed "mode of $key"
 done
-
-start() # NAME LISTEN OPTION...
-{
-    local name=$1 listen=$2
-    shift 2
-    "$server" --data "$name" --memory 16M --listen "$listen" --port-file "$name.port" "$@" >"$name.log" 2>&1 </dev/null &
-    job=$!
-    await 30 test -s "$name.port" || { cat "$name.log"; exit 1; }
-    address=$(cat "$name.port")
-}
-
-stop()
-{
-    local code=0
-    kill -TERM "$job"
-    wait "$job" || code=$?
-    job=
-    [ "$code" = 0 ] || failed "exit status $code"
-}
 
 let_in() # CASE OPTION...
 {
@@ -57,7 +34,7 @@ refused() # CASE CODE WORDS OPTION...
 }
 
 guest=(--tls-ca ours/ca.pem --tls-cert ours/guest.pem --tls-key ours/guest.key)
-start both 127.0.0.1:0 --tls-cert ours/server.pem --tls-key ours/server.key --tls-client-ca ours/ca.pem
+start_door both 127.0.0.1:0 --tls-cert ours/server.pem --tls-key ours/server.key --tls-client-ca ours/ca.pem
 let_in "a guest" "${guest[@]}"
 grep -Eq '^servers +1$' out || failed "what status prints: $(cat out)"
 EMBPS_TLS_CA=ours/ca.pem EMBPS_CLIENT_TLS_CERT=ours/guest.pem EMBPS_CLIENT_TLS_KEY=ours/guest.key let_in "by the environment"
@@ -98,21 +75,21 @@ END
 else
     echo "not run: Python (no numpy, or sanitizers)"
 fi
-stop
+stop_door
 
 # A name that is not the certificate's: it is for 127.0.0.1.
-start elsewhere 127.0.0.2:0 --tls-cert ours/server.pem --tls-key ours/server.key
+start_door elsewhere 127.0.0.2:0 --tls-cert ours/server.pem --tls-key ours/server.key
 refused "another host" 21 "127.0.0.2 is not in peer certificate" --tls-ca ours/ca.pem
-stop
+stop_door
 "$root/scripts/make-certs" --host 127.0.0.2 --server server ours >/dev/null
-start there 127.0.0.2:0 --tls-cert ours/server.pem --tls-key ours/server.key
+start_door there 127.0.0.2:0 --tls-cert ours/server.pem --tls-key ours/server.key
 let_in "the host that was given" --tls-ca ours/ca.pem
-stop
-start late 127.0.0.1:0 --tls-cert ours/old_server.pem --tls-key ours/old_server.key
+stop_door
+start_door late 127.0.0.1:0 --tls-cert ours/old_server.pem --tls-key ours/old_server.key
 refused "a server whose certificate has expired" 21 "certificate verify failed" --tls-ca ours/ca.pem
-stop
-start plain 127.0.0.1:0
+stop_door
+start_door plain 127.0.0.1:0
 refused "TLS where there is none" 21 "it speaks plain text and no TLS" --tls-ca ours/ca.pem
-stop
+stop_door
 refused "nobody" 21 "not there" --tls-ca ours/ca.pem
 exit $((failures > 0))

@@ -5,30 +5,18 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
-python=/usr/bin/python3
-plugin=$(command -v grpc_python_plugin) || plugin=
-if ! command -v protoc >/dev/null || [ -z "$plugin" ] || ! $python -c 'import grpc, google.protobuf' 2>/dev/null; then
-    echo "skipped: protobuf-compiler, protobuf-compiler-grpc, python3-protobuf or python3-grpcio is not there"
-    exit 77
-fi
-mkdir stubs
-protoc "-I$root" --python_out=stubs --grpc_python_out=stubs "--plugin=protoc-gen-grpc_python=$plugin" \
-    proto/embps.proto
+stubs_or_skip
 known=$build/generated/known # the standard services
-protoc "-I$known" --python_out=stubs --grpc_python_out=stubs "--plugin=protoc-gen-grpc_python=$plugin" \
-    grpc/health/v1/health.proto grpc/reflection/v1/reflection.proto grpc/reflection/v1alpha/reflection.proto
+make_stubs "$known" grpc/health/v1/health.proto grpc/reflection/v1/reflection.proto grpc/reflection/v1alpha/reflection.proto
 ask() # ADDRESS CHECK...
 {
     $python "$root/tests/cluster/door_client.py" stubs "$@"
 }
 
-"$server" --data alone --memory 16M --listen 127.0.0.1:0 --port-file alone.port >alone.log 2>&1 &
-job=$!
-await 30 test -s alone.port || { cat alone.log; exit 1; }
-address=$(cat alone.port)
+start_door alone 127.0.0.1:0
 ask "$address" rows >rows.log 2>&1 && grep -q 'rows on 1 servers are right' rows.log || failed "rows on one server: $(cat rows.log)"
 $python "$root/tests/cluster/door_services.py" stubs "$address" reflection >reflection.log 2>&1 || failed "reflection: $(cat reflection.log)"
 ask "$address" malformed 3000 >malformed.log 2>&1 || failed "malformed messages: $(cat malformed.log)"

@@ -4,18 +4,11 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
-python=/usr/bin/python3
-plugin=$(command -v grpc_python_plugin) || plugin=
-if ! command -v protoc openssl >/dev/null || [ -z "$plugin" ] || ! $python -c 'import grpc, google.protobuf' 2>/dev/null; then
-    echo "skipped: openssl, protobuf-compiler, protobuf-compiler-grpc, python3-protobuf or python3-grpcio is not there"
-    exit 77
-fi
-mkdir stubs
-protoc "-I$root" --python_out=stubs --grpc_python_out=stubs "--plugin=protoc-gen-grpc_python=$plugin" \
-    proto/embps.proto
+commands_or_skip openssl
+stubs_or_skip
 
 make_certs() # OPTION... FOLDER
 {
@@ -26,26 +19,6 @@ make_certs --client stranger --server renewed theirs
 make_certs --days -1 --server old_server --client expired ours
 cp ours/server.pem ours/server.key .
 
-start() # NAME LISTEN OPTION...
-{
-    local name=$1 listen=$2
-    shift 2
-    "$server" --data "$name" --memory 16M --listen "$listen" --port-file "$name.port" --log-level debug \
-        "$@" >"$name.log" 2>&1 </dev/null &
-    job=$!
-    await 30 test -s "$name.port" || { cat "$name.log"; exit 1; }
-    address=$(cat "$name.port")
-}
-
-stop()
-{
-    local code=0
-    kill -TERM "$job"
-    wait "$job" || code=$?
-    job=
-    [ "$code" = 0 ] || failed "exit status $code"
-}
-
 expect() # WHAT CASE CA [CERT KEY [NAME]]
 {
     local what=$1 case=$2 got
@@ -54,7 +27,7 @@ expect() # WHAT CASE CA [CERT KEY [NAME]]
     [ "$got" = "$what" ] || failed "$case: $got instead of $what"
 }
 
-start both 127.0.0.1:0 --tls-cert server.pem --tls-key server.key --tls-client-ca ours/ca.pem
+start_door both 127.0.0.1:0 --tls-cert server.pem --tls-key server.key --tls-client-ca ours/ca.pem
 expect hello "a guest" ours/ca.pem ours/guest.pem ours/guest.key
 expect UNAVAILABLE "no certificate" ours/ca.pem
 expect UNAVAILABLE "another authority's guest" ours/ca.pem theirs/stranger.pem theirs/stranger.key
@@ -83,7 +56,7 @@ cp ours/renewed.pem server.pem
 expect hello "a newer certificate while its key is away" theirs/ca.pem ours/guest.pem ours/guest.key
 mv elsewhere server.key
 expect hello "the same key is back" ours/ca.pem ours/guest.pem ours/guest.key
-stop
+stop_door
 for key in server.key away ours/guest.key; do
     if grep -qF "$(sed -n 2p "$key")" both.log; then
         failed "a key is in the log"
@@ -92,13 +65,13 @@ done
 
 # Encrypted only: on loopback anybody is let in who trusts the server.
 cp ours/server.pem ours/server.key .
-start one 127.0.0.1:0 --tls-cert server.pem --tls-key server.key
+start_door one 127.0.0.1:0 --tls-cert server.pem --tls-key server.key
 expect hello "without a certificate" ours/ca.pem
 expect UNAVAILABLE "plain text" -
-stop
-start late 127.0.0.1:0 --tls-cert ours/old_server.pem --tls-key ours/old_server.key
+stop_door
+start_door late 127.0.0.1:0 --tls-cert ours/old_server.pem --tls-key ours/old_server.key
 expect UNAVAILABLE "a server whose certificate has expired" ours/ca.pem
-stop
+stop_door
 
 refused() # CODE WORDS OPTION...
 {
@@ -112,10 +85,10 @@ refused() # CODE WORDS OPTION...
 refused 2 "the key is not the certificate's" --listen 127.0.0.1:0 --tls-cert server.pem --tls-key ours/guest.key
 refused 3 "nowhere.pem" --listen 127.0.0.1:0 --tls-cert nowhere.pem --tls-key ours/guest.key
 refused 2 "--tls-client-ca" --listen 0.0.0.0:0 --tls-cert server.pem --tls-key server.key
-start open 0.0.0.0:0 --tls-cert server.pem --tls-key server.key --tls-client-ca ours/ca.pem
+start_door open 0.0.0.0:0 --tls-cert server.pem --tls-key server.key --tls-client-ca ours/ca.pem
 if grep -q warn open.log; then
     failed "a warning with certificates of both sides: $(cat open.log)"
 fi
-stop
+stop_door
 
 [ "$failures" = 0 ]

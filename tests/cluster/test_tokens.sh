@@ -3,10 +3,9 @@
 # replaced, and no token in logs, messages, help or lists of processes. $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
-unset EMBPS_TLS_CA EMBPS_CLIENT_TLS_CERT EMBPS_CLIENT_TLS_KEY EMBPS_TOKEN_FILE EMBPS_TOKENS
 umask 077
 admin=admin-token-7391 reader=reader-token-2846 writer=writer-token-1905 other=other-token-5520 gone=stale-token-3317
 for name in admin reader writer other gone; do
@@ -24,26 +23,6 @@ $other   read,write   elsewhere
 END
 }
 { write_tokens; echo "$gone read *"; } >tokens
-
-start() # NAME LISTEN OPTION...
-{
-    local name=$1 listen=$2
-    shift 2
-    "$server" --data "$name" --memory 16M --listen "$listen" --port-file "$name.port" --log-level debug "$@" \
-        >"$name.log" 2>&1 </dev/null &
-    job=$!
-    await 30 test -s "$name.port" || { cat "$name.log"; exit 1; }
-    address=$(cat "$name.port")
-}
-
-stop()
-{
-    local code=0
-    kill -TERM "$job"
-    wait "$job" || code=$?
-    job=
-    [ "$code" = 0 ] || failed "exit status $code"
-}
 
 as() # TOKEN COMMAND ARGUMENT...: of the tool
 {
@@ -64,7 +43,7 @@ denied() # CASE WORDS TOKEN COMMAND ARGUMENT...
     cat err >>said
 }
 
-start server 127.0.0.1:0 --tokens tokens --checkpoints checkpoints
+start_door server 127.0.0.1:0 --tokens tokens --checkpoints checkpoints
 EMBPS_TOKEN_FILE=admin.token "$build/tests/guest_main" push "$address" record 3 5 60000 || failed "no rows to look at"
 first=$((3 << 32))
 as reader get pushes "$first" || failed "reading: $(cat err)"
@@ -161,11 +140,7 @@ else
 fi
 
 # A client from the schema alone sees gRPC's own statuses; a session is of the token that said hello.
-python=/usr/bin/python3
-plugin=$(command -v grpc_python_plugin) || plugin=
-if [ -n "$plugin" ] && command -v protoc >/dev/null && $python -c 'import grpc, google.protobuf' 2>/dev/null; then
-    mkdir stubs
-    protoc "-I$root" --python_out=stubs --grpc_python_out=stubs "--plugin=protoc-gen-grpc_python=$plugin" proto/embps.proto
+if have_stubs; then
     $python "$root/tests/cluster/token_client.py" stubs "$address" >python.log 2>&1 || failed "stubs: $(cat python.log)"
 else
     echo "not run: a client from the schema (protobuf-compiler-grpc, python3-grpcio)"
@@ -186,7 +161,7 @@ grep -qF "chmod 600" server.log || failed "no word of who can read the file"
 ps -ww -o args= -p "$job" >processes
 "$build/embps" status --help >help
 "$server" --help >>help
-stop
+stop_door
 for token in "$admin" "$reader" "$writer" "$other" "$gone" not-a-known-token; do
     if grep -qF -e "$token" -e "$(printf %s "$token" | sha256sum | cut -d ' ' -f 1)" server.log said processes help; then
         failed "a token is where others can read it: $(grep -lF -- "$token" server.log said processes help)"
@@ -210,12 +185,12 @@ refused 2 "wrong:2: the second word" --listen 127.0.0.1:0 --tokens wrong
 refused 3 nowhere --listen 127.0.0.1:0 --tokens nowhere
 refused 2 "with --listen alone" --tokens tokens
 refused 2 "tokens would come to it in plain text" --listen 0.0.0.0:0 --tokens tokens
-start plain 0.0.0.0:0 --tokens tokens --plain-text
+start_door plain 0.0.0.0:0 --tokens tokens --plain-text
 grep -qF "can read tokens" plain.log || failed "no warning: $(cat plain.log)"
-stop
+stop_door
 if command -v openssl >/dev/null; then
     "$root/scripts/make-certs" --server server certs >/dev/null
-    start tls 0.0.0.0:0 --tokens tokens --tls-cert certs/server.pem --tls-key certs/server.key
+    start_door tls 0.0.0.0:0 --tokens tokens --tls-cert certs/server.pem --tls-key certs/server.key
     if grep -q "warn" tls.log; then failed "a warning with tokens over TLS: $(cat tls.log)"; fi
     address=127.0.0.1:${address##*:}
     "$build/embps" status --tls-ca certs/ca.pem --token-file reader.token "$address" >out 2>err ||
@@ -223,7 +198,7 @@ if command -v openssl >/dev/null; then
     got=0
     "$build/embps" status --tls-ca certs/ca.pem "$address" >out 2>err || got=$?
     [ "$got" = 8 ] || failed "over TLS without a token: $got $(cat err)"
-    stop
+    stop_door
 else
     echo "not run: over TLS (no openssl)"
 fi

@@ -3,27 +3,13 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
 embps=$build/embps
 
-"$server" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data" --memory 32M >log 2>&1 </dev/null &
-job=$!
-await 60 test -s port || { failed "the server does not listen"; cat log; exit 1; }
-address=$(head -n 1 port)
+start_door data 127.0.0.1:0
 "$build/tests/guest_main" push "$address" record 3 5 60000 || failed "no rows to look at"
-
-# Expects exit code $1 and $2 in the error of the rest, which prints nothing else.
-refused()
-{
-    local code=$1 words=$2 got=0
-    shift 2
-    "$@" >out 2>err || got=$?
-    [ "$got" = "$code" ] || failed "exit code $got instead of $code: $*"
-    grep -qF -- "$words" err || failed "no \"$words\" in: $(cat err)"
-    [ ! -s out ] || failed "half a report: $(cat out)"
-}
 
 first=$((3 << 32))
 "$embps" tables "$address" >out || failed "tables"
@@ -62,6 +48,6 @@ refused 21 '127.0.0.1:1' "$embps" status --wait 0 127.0.0.1:1
 kill -TERM "$job"
 ended=0
 wait "$job" || ended=$?
-[ $ended = 0 ] || { failed "the server ends with $ended"; cat log; }
+[ $ended = 0 ] || { failed "the server ends with $ended"; cat data.log; }
 job=
 exit $((failures > 0))

@@ -3,8 +3,8 @@
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
 embps=$build/embps
 
@@ -81,16 +81,6 @@ END
 "$embps" top "$one" --once --interval 0.1 >out || failed "top without a table"
 grep -Eq '^rows in memory +[1-9]' out || { failed "top prints"; cat out; }
 
-# Expects exit code $1 and $2 in the error of the rest, which prints nothing else.
-refused()
-{
-    local code=$1 words=$2 got=0
-    shift 2
-    "$@" >out 2>err || got=$?
-    [ "$got" = "$code" ] || failed "exit code $got instead of $code: $*"
-    grep -qF -- "$words" err || failed "no \"$words\" in: $(cat err)"
-    [ ! -s out ] || failed "half a report: $(cat out)"
-}
 head -c 20000 words.rows >cut.rows
 refused 42 'cut off' "$embps" import "$one" copy --input cut.rows
 refused 3 'there is no table' "$embps" import "$one" other --input words.bin

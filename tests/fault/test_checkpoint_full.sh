@@ -5,29 +5,17 @@
 # namespaces; skipped otherwise.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
-if [ -z "${EMBPS_TEST_MOUNT-}" ]; then
-    namespace=(unshare --mount)
-    [ "$(id -u)" -eq 0 ] || namespace=(unshare --map-root-user --mount)
-    if ! "${namespace[@]}" mount -t tmpfs -o size=1M embps-test "$2" 2>/dev/null; then
-        echo "skipped: no small file system can be mounted here"
-        exit 77
-    fi
-    # The mounts of the namespace end with it.
-    EMBPS_TEST_MOUNT=yes exec "${namespace[@]}" bash "${BASH_SOURCE[0]}" "$@"
-fi
+# shellcheck source=tests/support/small_disk
+. "$(dirname "${BASH_SOURCE[0]}")/../support/small_disk"
 build=$1 dir=$2
-# shellcheck source=tests/support/jobs
-. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+# shellcheck source=tests/support/doors
+. "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
 embps=$build/embps
 mkdir disk
 mount -t tmpfs -o size=4M embps-test disk
 
-"$server" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data" --checkpoints "$dir/disk/saved" \
-    --memory 32M >log 2>&1 </dev/null &
-job=$!
-await 60 test -s port || { failed "the server does not listen"; cat log; exit 1; }
-address=$(head -n 1 port)
+start_door data 127.0.0.1:0 --checkpoints "$dir/disk/saved"
 "$build/tests/guest_main" push "$address" record 3 200 60000 || failed "no rows to keep"
 "$embps" checkpoint "$address" >out 2>&1 || failed "the first checkpoint: $(cat out)"
 
@@ -47,7 +35,5 @@ rm disk/filler disk/filler.rest
 "$embps" checkpoint verify disk/saved >out 2>&1 || failed "the last one: $(cat out)"
 [ "$(grep -c whole out)" = 2 ] || failed "verify says: $(cat out)"
 [ -z "$(find disk/saved -name '*.partial')" ] || failed "leftovers stay"
-kill -TERM "$job"
-wait "$job" || failed "the server does not end well: $(cat log)"
-job=
+stop_door
 exit $((failures > 0))

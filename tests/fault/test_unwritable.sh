@@ -4,16 +4,8 @@
 # A read-only file system stops root too; it needs a mount, without which this is skipped.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
-if [ -z "${EMBPS_TEST_MOUNT-}" ]; then
-    namespace=(unshare --mount)
-    [ "$(id -u)" -eq 0 ] || namespace=(unshare --map-root-user --mount)
-    if ! "${namespace[@]}" mount -t tmpfs -o size=1M embps-test "$2" 2>/dev/null; then
-        echo "skipped: no file system can be mounted here"
-        exit 77
-    fi
-    # The mounts of the namespace end with it.
-    EMBPS_TEST_MOUNT=yes exec "${namespace[@]}" bash "${BASH_SOURCE[0]}" "$@"
-fi
+# shellcheck source=tests/support/small_disk
+. "$(dirname "${BASH_SOURCE[0]}")/../support/small_disk"
 build=$1 dir=$2
 # shellcheck source=tests/support/jobs
 . "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
