@@ -119,14 +119,8 @@ psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message, uint
         if (st == PSC_OK)
             psw_core_enqueue(core, &part, buffer, 0, 0, 0);
     }
-    if (st != PSC_OK) {
-        if (request->open_parts != 0) /* a half-sent call can neither be finished nor taken back */
-            psw_core_fail(core, &what);
-        psw_core_release(core, request);
-        if (error != NULL)
-            *error = what;
-        return st;
-    }
+    if (st != PSC_OK)
+        return psw_core_give_up(core, request, &what, error);
     psw_core_seal(core, request);
     *request_out = request;
     return PSC_OK;

@@ -145,14 +145,8 @@ static psc_status_t import_block(embps_table_t *table, const embps_block_t *bloc
         return st;
     psc_error_t what = PSC_ERROR_INIT;
     st = send_all(table, block, request, &what);
-    if (st != PSC_OK) {
-        if (request->open_parts != 0) /* a half-sent call can neither be finished nor taken back */
-            psw_core_fail(core, &what);
-        psw_core_release(core, request);
-        if (error != NULL)
-            *error = what;
-        return st;
-    }
+    if (st != PSC_OK)
+        return psw_core_give_up(core, request, &what, error);
     psw_core_seal(core, request);
     st = psw_driver_wait(&client->driver, request, error);
     psw_cached_reopened(client, table->number, true);

@@ -318,12 +318,7 @@ static psc_status_t finish(plan_t *plan, psc_status_t st, const psc_error_t *wha
         psw_core_seal(core, plan->request);
         return PSC_OK;
     }
-    if (plan->request->open_parts != 0)
-        psw_core_fail(core, what);
-    psw_core_release(core, plan->request);
-    if (error != NULL)
-        *error = *what;
-    return st;
+    return psw_core_give_up(core, plan->request, what, error);
 }
 
 psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
