@@ -120,6 +120,30 @@ static psc_status_t check(const char *path, psp_saved_kind_t kind, const Protobu
 
 /* ---- reading ---- */
 
+/* Whether all fields, also of messages inside, are of the schema: a format has these and no others,
+ * and what is not known could not be gone on from. */
+static bool knows_all(const ProtobufCMessage *message)
+{
+    if (message->n_unknown_fields != 0)
+        return false;
+    for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &message->descriptor->fields[i];
+        const uint8_t *at = (const uint8_t *)message + field->offset;
+        if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        const bool repeated = field->label == PROTOBUF_C_LABEL_REPEATED;
+        const size_t n = repeated ? *(const size_t *)(const void *)((const uint8_t *)message +
+                                                                    field->quantifier_offset)
+                                  : 1;
+        ProtobufCMessage *const *inside = repeated ? *(ProtobufCMessage * *const *)(const void *)at
+                                                   : (ProtobufCMessage *const *)(const void *)at;
+        for (size_t k = 0; k < n; k++)
+            if (inside[k] != NULL && !knows_all(inside[k]))
+                return false;
+    }
+    return true;
+}
+
 void psp_saved_destroy(psp_saved_t *saved)
 {
     if (saved == NULL)
@@ -141,8 +165,9 @@ psc_status_t psp_saved_parse_body(const char *path, psp_saved_kind_t kind, const
     if (st == PSC_OK) {
         saved->message = protobuf_c_message_unpack(
             descriptor, psp_scratch_allocator(saved->scratch), size, body);
-        st = saved->message == NULL ? damaged(path, "it does not fit its schema", error)
-                                    : check(path, kind, saved->message, error);
+        st = saved->message == NULL || !knows_all(saved->message)
+                 ? damaged(path, "it does not fit its schema", error)
+                 : check(path, kind, saved->message, error);
     }
     if (st != PSC_OK) {
         psp_saved_destroy(saved);

@@ -23,7 +23,7 @@ hosts_job() # NAME HOSTS SERVERS WORKERS OPTION... -- ARGUMENT...
         options+=(--hosts "hosts-$name")
     fi
     shift 4
-    if ! timeout 120 "$root/scripts/embps-run" "${options[@]}" "$@" >"log-$name" 2>&1 </dev/null; then
+    if ! timeout 250 "$root/scripts/embps-run" "${options[@]}" "$@" >"log-$name" 2>&1 </dev/null; then
         failed "$name"
         cat "log-$name"
     fi

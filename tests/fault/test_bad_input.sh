@@ -128,7 +128,7 @@ ends() # NAME STATUS TIMES MESSAGE COMMAND...
     local name=$1 expected=$2 times=$3 message=$4 status=0
     shift 4
     rm -rf out data
-    timeout 60 "$@" >log 2>&1 || status=$?
+    timeout 250 "$@" >log 2>&1 || status=$?
     if [ $status != "$expected" ] || [ "$(grep -c -- "$message" log)" != "$times" ] ||
         { [ $status != 0 ] && [ -e out ]; } || { [ $status = 0 ] && [ ! -e out ]; }; then
         echo "failed: $name: status $status"

@@ -17,7 +17,7 @@ await 60 holding hold || { failed "the first job does not come up"; cat log; }
 first=$job
 job=
 got=0
-timeout 60 "${bare[@]}" -n 2 "$server" --data "$dir/data" : -n 1 "$train" skipgram --corpus "$dir/text" \
+timeout 250 "${bare[@]}" -n 2 "$server" --data "$dir/data" : -n 1 "$train" skipgram --corpus "$dir/text" \
     --out "$dir/out" --min-count 1 --quiet >second.log 2>&1 || got=$?
 [ $got != 0 ] || failed "the second job on a data directory ends with 0"
 expect_one_report "second job" second.log "$dir/data/server-" "in use by another run"

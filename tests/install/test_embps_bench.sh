@@ -93,7 +93,7 @@ if "$bench" store --bench store.bogus 2>/dev/null || "$bench" store --batch 0 2>
 fi
 
 # The wire: one object a line for each bench beside the exchange, and beside redis where that is.
-if timeout 60 "$bench" wire --json --rows 2000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 700 --in-flight 1 3 \
+if timeout 250 "$bench" wire --json --rows 2000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 700 --in-flight 1 3 \
     --dir "$folder" >"$folder/lines" 2>"$folder/said"; then
     python3 - "$folder/lines" "$folder/said" <<'END' || exit 1
 import json, sys
