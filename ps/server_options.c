@@ -240,6 +240,10 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
     if (arguments.listen == NULL && alone != NULL)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "--%s is of use with --listen alone",
                              alone);
+    if (arguments.checkpoints == NULL && strcmp(arguments.resume, "auto") != 0 &&
+        strcmp(arguments.resume, "none") != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--resume %s: in which folder? See --checkpoints", arguments.resume);
     const bool tls = arguments.tls_cert != NULL;
     if (tls != (arguments.tls_key != NULL) || (arguments.tls_client_ca != NULL && !tls) ||
         (tls && arguments.listen == NULL))

@@ -56,6 +56,11 @@ END
 says 2 'is no name' "$embps" checkpoint inspect saved ../data
 says 3 'other' "$embps" checkpoint verify saved other
 says 2 'embps checkpoint --help' "$embps" checkpoint list
+says 3 'missing: No such file' "$embps" checkpoint list missing
+says 3 'missing: No such file' "$embps" checkpoint verify missing
+mkdir empty
+says 3 'no checkpoint in empty' "$embps" checkpoint verify empty
+says 2 'See --checkpoints' "$server" --data other --listen 127.0.0.1:0 --resume checkpoint-0000000001
 
 # Another run in the same folder; then kill -9, in the middle of a checkpoint where that can be hit.
 says 44 'saved' "$server" --listen 127.0.0.1:0 --data "$dir/other" --checkpoints "$dir/saved"

@@ -11,10 +11,12 @@
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #define SCRATCH_BYTES ((size_t)1 << 20)
@@ -96,13 +98,22 @@ static void print_fault(json_t *all, const char *name, const psc_error_t *fault)
         (void)printf("%-28s%s\n", name, fault->message);
 }
 
+/* The names in a folder, which must be there: a server makes it, a typing error does not. */
+static psc_status_t names_in(const char *folder, psp_saved_names_t *names_out, psc_error_t *error)
+{
+    struct stat about;
+    if (stat(folder, &about) != 0)
+        return psc_error_set_errno(error, errno, "cannot look at %s", folder);
+    return psp_saved_list(folder, names_out, error);
+}
+
 static psc_status_t list(const psw_visit_t *visit, const char *folder, const char *name,
                          psc_error_t *error)
 {
     (void)name;
     psp_saved_names_t names;
     json_t *all = visit->options.json ? json_array() : NULL;
-    psc_status_t st = psp_saved_list(folder, &names, error), first = PSC_OK;
+    psc_status_t st = names_in(folder, &names, error), first = PSC_OK;
     if (st != PSC_OK) {
         json_decref(all);
         return st;
@@ -249,7 +260,9 @@ static psc_status_t verify(const psw_visit_t *visit, const char *folder, const c
     psp_saved_names_t names = {0};
     psc_error_t first = PSC_ERROR_INIT;
     json_t *all = visit->options.json ? json_array() : NULL;
-    psc_status_t st = name == NULL ? psp_saved_list(folder, &names, error) : PSC_OK;
+    psc_status_t st = name == NULL ? names_in(folder, &names, error) : PSC_OK;
+    if (st == PSC_OK && name == NULL && names.n == 0)
+        st = psc_error_set(error, PSC_NOT_FOUND, "there is no checkpoint in %s", folder);
     if (st != PSC_OK) {
         json_decref(all);
         return st;

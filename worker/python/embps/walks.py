@@ -58,6 +58,7 @@ class _Held:
 
     def __init__(self, owner: Any, session: Session, table: c_void_p, kind: str, flags: int) -> None:
         handle = c_void_p()
+        self._ended = False  # told to its end, or closed; else its client was closed first
         self._owner = owner  # the client: it is not closed as long as there is one of these
         self._session = session
         with session.use():
@@ -70,8 +71,18 @@ class _Held:
     def _end(self) -> None:
         """The session's lock is held."""
         self._drop.detach()
+        self._ended = True
         self._session.walks.discard(self._record)
         self._record.end()
+
+    def _is_over(self) -> bool:
+        """Whether there is no more. Raises Closed where that is because its client was closed."""
+        if self._record.handle is not None:
+            return False
+        if not self._ended:
+            with self._session.use():
+                pass
+        return True
 
     def close(self) -> None:
         """Ends it; the second time nothing."""
@@ -91,7 +102,7 @@ class Walk(_Held):
 
     def __next__(self) -> Block:
         block = library.BlockStruct()
-        if self._record.handle is None:
+        if self._is_over():
             raise StopIteration
         with self._session.use():
             library.call("embps_export_next", self._record.handle, byref(block))
@@ -120,7 +131,7 @@ class Watch(_Held):
         """The next changes. None: there were none for so long, or the watch was closed. Other threads
         may use the client meanwhile."""
         until = None if seconds is None else time.monotonic() + seconds
-        while self._record.handle is not None:
+        while not self._is_over():
             left = _SLICE_MS if until is None else max(0, round((until - time.monotonic()) * 1000))
             changes = self._look(min(left, _SLICE_MS))
             if changes is not None:

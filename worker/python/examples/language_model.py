@@ -189,6 +189,7 @@ def write(model, vocabulary, start, n):
     for _ in range(n):
         scores = model(ids[None, -len(start):])[0, -1]
         scores[0] = -math.inf  # the token that stands for rare ones
+        scores[len(vocabulary):] = -math.inf  # a short text has fewer tokens than there are rows for
         ids = torch.cat([ids, torch.multinomial(torch.softmax(scores / 0.8, 0), 1)])
     return " ".join(str(vocabulary[number]) for number in ids[len(start):])
 

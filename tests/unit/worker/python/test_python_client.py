@@ -403,7 +403,8 @@ class Clients(python_tests.Case):
         self.assertEqual(block.counts.shape, (len(block.ids), 2))
         client.close()
         self.assertRaises(embps.Closed, table.export_blocks)
-        self.assertEqual(list(left), [])
+        self.assertRaises(embps.Closed, next, left)  # not as if that had been all
+        self.assertEqual(list(walk), [])
 
     def test_who_watches_is_told_what_is_pushed(self):
         client = self.connect()
@@ -432,6 +433,8 @@ class Clients(python_tests.Case):
         self.assertIsNone(plain.next())
         client.close()
         self.assertRaises(embps.Closed, table.watch)
+        self.assertRaises(embps.Closed, next, with_values)
+        self.assertIsNone(plain.next())
 
     def test_what_cannot_be_imported_is_refused(self):
         table = self.connect().table("t", 2, optimizer="adagrad")
