@@ -45,7 +45,7 @@ psc_status_t psw_json_print(json_t *value, psc_error_t *error)
 {
     if (value == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for JSON");
-    bool written = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(7)) == 0;
+    bool written = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0;
     json_decref(value);
     if (written)
         written = fputc('\n', stdout) != EOF;

@@ -176,7 +176,8 @@ static psc_status_t print_json(const top_t *top, const sample_t *before, const s
     }
     const bool written =
         all != NULL &&
-        json_dumpf(all, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7)) == 0 &&
+        json_dumpf(all, stdout, JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15)) ==
+            0 &&
         putchar('\n') != EOF;
     json_decref(all);
     psc_status_t st = psw_output_flush(error);
