@@ -1,5 +1,7 @@
 /*
  * The only global mutable state of the project: what a program sets once, before it starts threads.
+ * (proto/grpc/grpc_layer.c has one number more, which process uses gRPC: a child after a fork has
+ * no handle that could tell it.)
  *
  * The abort hook is how one rank stops all of them (MPI_Abort in a job; plain exit otherwise). The
  * label ("server 1", "worker 0") stands in front of every log line.

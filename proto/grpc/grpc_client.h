@@ -39,8 +39,8 @@ typedef struct psp_grpc_client_options {
 } psp_grpc_client_options_t;
 
 /* Errors: NO_MEMORY, IO (no thread), INVALID_ARGUMENT (an address that cannot be one, or where the
- * token must not go; files that are something else), NOT_FOUND (a file). Connects to nobody as yet.
- * Gives. */
+ * token must not go; files that are something else), NOT_FOUND (a file), UNSUPPORTED (a child after
+ * a fork, as psp_grpc_queue_create says). Connects to nobody as yet. Gives. */
 PSC_MUST_CHECK psc_status_t psp_grpc_client_create(const psp_grpc_client_options_t *options,
                                                    psp_transport_t **transport_out,
                                                    psc_error_t *error);

@@ -16,6 +16,11 @@
  * library has under way: a handshake that it had begun would otherwise go on while the program ends
  * and OpenSSL's memory with it.
  *
+ * gRPC's descriptors for events outlive its last closing, and a child after a fork shares them: one
+ * call into gRPC there, and the parent's threads wait for ever. What could tell the child hangs off
+ * no handle that a new client or door gets to see, so the process that first opened the library is
+ * remembered in a static; children inherit the number, and are refused before they touch anything.
+ *
  * Proxies from the environment are ignored: http_proxy is for other people's traffic. Ports are not
  * shared (SO_REUSEPORT): two servers on one would each get half of the calls.
  */
@@ -26,7 +31,9 @@
 
 #include <grpc/byte_buffer_reader.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 struct psp_grpc_queue {
     grpc_completion_queue *inside;
@@ -50,8 +57,26 @@ static void *take_events(void *context)
     }
 }
 
+static atomic_int first_user; /* the process that opened gRPC first; 0: none yet */
+
+/* That this process is no child of one that used gRPC. */
+static psc_status_t claim_library(psc_error_t *error)
+{
+    const pid_t process = getpid();
+    pid_t user = 0;
+    if (atomic_compare_exchange_strong(&first_user, &user, process) || user == process)
+        return PSC_OK;
+    return psc_error_set(error, PSC_UNSUPPORTED,
+                         "this process (%ld) was forked from one that uses gRPC (%ld): start it by "
+                         "spawn or exec, or open nothing by address before the fork",
+                         (long)process, (long)user);
+}
+
 psc_status_t psp_grpc_queue_create(psp_grpc_queue_t **queue_out, psc_error_t *error)
 {
+    psc_status_t st = claim_library(error);
+    if (st != PSC_OK)
+        return st;
     psp_grpc_queue_t *queue = psc_alloc_zeroed(1, sizeof *queue);
     if (queue == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a queue of calls");

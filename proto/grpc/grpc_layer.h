@@ -39,7 +39,11 @@ struct psp_grpc_tag {
 /* A completion queue and the thread that takes from it. Holds gRPC's library open. */
 typedef struct psp_grpc_queue psp_grpc_queue_t;
 
-/* Opens gRPC's library and starts the thread. Errors: NO_MEMORY, IO (no thread). Gives. */
+/*
+ * Opens gRPC's library and starts the thread. Any thread; before all other calls into gRPC. Errors:
+ * UNSUPPORTED (a child of a fork, by a process that had ever opened the library: nothing of gRPC is
+ * touched), NO_MEMORY, IO (no thread). Gives.
+ */
 PSC_MUST_CHECK psc_status_t psp_grpc_queue_create(psp_grpc_queue_t **queue_out, psc_error_t *error);
 /*
  * Waits until everything that was started is done, then ends the thread. What would never be done

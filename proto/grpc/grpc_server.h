@@ -47,7 +47,7 @@ typedef struct psp_door_options {
  * Opens the port; calls are taken from now on. Not shared: a port in use is an error. wake and
  * destroy aside, one thread uses the transport. pool must outlive it. Errors: INVALID_ARGUMENT (no
  * such address; certificate and key do not fit; a file of tokens that is wrong), IN_USE, NOT_FOUND,
- * IO, NO_MEMORY. Gives.
+ * UNSUPPORTED (a child after a fork, by a process that had used gRPC), IO, NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
                                           psp_transport_t **transport_out, psc_error_t *error);

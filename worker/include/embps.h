@@ -183,16 +183,18 @@ typedef struct embps_connect_options {
  * all that goes over the wire can be read and changed there.
  *
  * Fork: a client belongs to the process that connected. In a child of a fork its calls fail with
- * UNSUPPORTED (embps_close is allowed), and the child must not connect by address either if any
- * client by address existed when it was forked: fork first, or call exec in the child.
+ * UNSUPPORTED (embps_close is allowed). It cannot connect by address either (UNSUPPORTED, at once)
+ * if there had ever been a client by address, or a server that listens, in the process it was
+ * forked from: it shares what that process's connections run on. Fork first, or spawn or exec.
+ * The parent goes on undisturbed.
  *
  * Errors: INVALID_ARGUMENT (what is no address; files that are no certificates, no key, no token),
  * NOT_FOUND (a file), PEER_GONE (nobody answers there within wait_ms, also where one side does not
  * trust the other's certificate; the message says why), DENIED (a token that the servers want or do
  * not know), TIMEOUT (a server took the call, but did not answer), MISMATCH (another
  * run than options->cluster, or servers that are not of one run), UNSUPPORTED (options that this
- * library does not know, servers that do not all listen), BUSY (a server has no place for one more
- * guest), NO_MEMORY, IO.
+ * library does not know, servers that do not all listen, a forked child as above), BUSY (a server
+ * has no place for one more guest), NO_MEMORY, IO.
  * Ownership: gives client.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_connect(const char *address,

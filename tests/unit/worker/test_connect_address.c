@@ -523,6 +523,12 @@ static void a_client_is_not_for_children(void **state)
     if (child == 0) {
         int faults =
             embps_pull(table, counted_ids, COUNTED, &rows[0][0], NULL) != EMBPS_UNSUPPORTED;
+        embps_connect_options_t hurried = EMBPS_CONNECT_OPTIONS_DEFAULT;
+        hurried.wait_ms = 1000;
+        embps_client_t *own = NULL;
+        faults += embps_connect(door_servers_address(servers, 0), &hurried, &own, &error) !=
+                  EMBPS_UNSUPPORTED;
+        faults += own != NULL || strstr(error.message, "spawn or exec") == NULL;
         faults += embps_close(client, NULL) != EMBPS_UNSUPPORTED;
         _exit(faults);
     }

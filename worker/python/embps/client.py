@@ -528,7 +528,8 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
     can read. plain_text: the token may go to another machine without TLS.
 
     Raises PeerGone (nobody answers there, or one side does not trust the other), Denied (a token that
-    the servers want or do not know), Timeout, Mismatch (another run), Busy, Unsupported; local:
+    the servers want or do not know), Timeout, Mismatch (another run), Busy, Unsupported (also in a
+    child forked from a process that had connected by address: start it by spawn); local:
     Unclean, InUse, StorageError; NoMemory, InvalidArgument.
     """
     if _text("address", address).startswith(b"local:"):

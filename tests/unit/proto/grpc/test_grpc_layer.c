@@ -10,6 +10,8 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define LIMIT ((size_t)1 << 20)
 
@@ -26,6 +28,37 @@ static psp_pool_t *new_pool(void)
     psp_pool_t *pool;
     assert_int_equal(psp_pool_create(1 << 20, &pool, NULL), PSC_OK);
     return pool;
+}
+
+/* What opening a queue comes to in a child after a fork. */
+static psc_status_t open_in_a_child(void)
+{
+    int status = -1;
+    const pid_t child = fork();
+    if (child == 0) {
+        psp_grpc_queue_t *queue = NULL;
+        const psc_status_t st = psp_grpc_queue_create(&queue, NULL);
+        psp_grpc_queue_destroy(queue);
+        _exit((int)st);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return (psc_status_t)WEXITSTATUS(status);
+}
+
+/* Before all other cases: this process must not have opened a queue yet. */
+static void children_of_a_process_that_used_grpc_are_refused(void **state)
+{
+    (void)state;
+    psp_grpc_queue_t *queue;
+    assert_int_equal(open_in_a_child(), PSC_OK);
+    assert_int_equal(open_in_a_child(), PSC_OK); /* what one child does is its own */
+    assert_int_equal(psp_grpc_queue_create(&queue, NULL), PSC_OK);
+    assert_int_equal(open_in_a_child(), PSC_UNSUPPORTED);
+    psp_grpc_queue_destroy(queue);
+    assert_int_equal(open_in_a_child(), PSC_UNSUPPORTED); /* also when it is closed again */
+    assert_int_equal(psp_grpc_queue_create(&queue, NULL), PSC_OK);
+    psp_grpc_queue_destroy(queue);
 }
 
 static void a_lent_message_is_not_copied_and_comes_back_once(void **state)
@@ -191,6 +224,7 @@ static void options_fit_and_name_the_limit(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(children_of_a_process_that_used_grpc_are_refused),
         cmocka_unit_test(a_lent_message_is_not_copied_and_comes_back_once),
         cmocka_unit_test(a_message_in_pieces_becomes_one),
         cmocka_unit_test(each_request_is_a_method_of_the_service),
