@@ -319,8 +319,9 @@ static psc_status_t take_over(const ps_data_dir_t *dir, const identity_t *identi
         return refuse_identity(dir->path, identity, error);
     if (identity->clean && !identity->saved)
         return psc_error_set(error, PSC_UNCLEAN,
-                             "%s holds rows that no checkpoint has, since the last one of their "
-                             "run failed: use another --data directory, or remove this one "
+                             "%s was closed without a checkpoint at the end: rows that changed "
+                             "after the newest one are in it alone. To go on from that one "
+                             "without them, use another --data directory, or remove this one "
                              "yourself",
                              dir->path);
     psc_status_t st = ps_place_remove(dir->rocksdb_path, error);

@@ -74,6 +74,7 @@ typedef struct program {
     psp_transport_t *transport;
     ps_server_t *server;
     ps_surroundings_t surroundings;
+    ps_fellows_t fellows;
     remote_t *remotes;      /* [n_workers] */
     uint64_t heard_us;      /* when signs of life were taken last */
     psp_transport_t *door;  /* of guests, until it is part of transport; NULL: none */
@@ -180,6 +181,32 @@ static bool hear_server(void *context, ps_vote_t *vote_out, uint32_t *server_out
     return psp_mpi_job_take_note(program->job, vote_out, sizeof *vote_out, server_out);
 }
 
+/* Of ps_fellows_t. */
+static psc_status_t agree(void *context, char *name, size_t size, psc_error_t *error)
+{
+    const program_t *program = context;
+    size_t *sizes = psc_alloc_array(psp_mpi_job_n_servers(program->job), sizeof *sizes);
+    char *all = NULL;
+    bool reporter;
+    PSC_BUG_ON(sizes == NULL); /* the others would wait for ever */
+    psc_error_t fault = PSC_ERROR_INIT;
+    if (psp_mpi_job_gather(program->job, name, strlen(name) + 1, &all, sizes, &fault) == PSC_OK)
+        (void)snprintf(name, size, "%s", all);
+    else if (error->code == PSC_OK)
+        *error = fault;
+    psc_free(all);
+    psc_free(sizes);
+    return psp_mpi_job_agree(program->job, error, &reporter);
+}
+
+static void log_resumed(const ps_server_t *server)
+{
+    const char *name = ps_server_resumed(server);
+    if (name != NULL)
+        psc_log(PSC_LOG_INFO, "goes on from %s, as run %016" PRIx64, name,
+                ps_server_cluster(server));
+}
+
 static psc_status_t open_server(program_t *program, psc_error_t *error)
 {
     program->surroundings = (ps_surroundings_t){.context = program,
@@ -187,6 +214,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
                                                 .describe = describe,
                                                 .tell_servers = tell_servers,
                                                 .hear_server = hear_server};
+    program->fellows = (ps_fellows_t){.context = program, .agree = agree};
     const uint32_t n_workers = psp_mpi_job_n_workers(program->job);
     const ps_server_arguments_t *arguments = &program->arguments;
     program->remotes = psc_alloc_zeroed((size_t)n_workers + 1, sizeof *program->remotes);
@@ -211,9 +239,14 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .checkpoints = arguments->checkpoints,
         .resume = arguments->resume,
         .keep = arguments->keep,
+        /* Workers begin anew, at clock 0. */
+        .same_run = n_workers == 0,
+        .fellows = n_workers == 0 ? &program->fellows : NULL,
         .addresses = program->addresses,
     };
     psc_status_t st = ps_server_open(&options, &program->server, error);
+    if (st == PSC_OK)
+        log_resumed(program->server);
     if (st == PSC_OK && program->door != NULL) {
         st = psp_joined_create(program->transport, program->door, &program->transport, error);
         program->door = st == PSC_OK ? NULL : program->door;

@@ -495,29 +495,59 @@ static ps_saver_phase_t settle_saver(ps_server_t *server, psc_error_t *result, p
     return phase;
 }
 
-/* All that there is goes into a checkpoint, so that the next run goes on from here. Only with one
- * server: more would have to agree. */
+/* What all servers agree on: the checkpoint's name is the first one's. */
+static psc_status_t agree(const ps_server_t *server, char *name, size_t size, psc_error_t *error)
+{
+    const ps_fellows_t *fellows = server->options.fellows;
+    return fellows != NULL ? fellows->agree(fellows->context, name, size, error) : error->code;
+}
+
+/* What a step of the saver ended with, after which it is to be in this phase. */
+static void take_step(ps_server_t *server, ps_saver_phase_t wanted, psc_error_t *failure)
+{
+    psc_error_t result = PSC_ERROR_INIT;
+    const ps_saver_phase_t phase = settle_saver(server, &result, failure);
+    if (failure->code == PSC_OK && (result.code != PSC_OK || phase != wanted))
+        *failure = result;
+}
+
+/* This server's part. name: in "" at the first server; out. */
+static void save_part(ps_server_t *server, char *name, size_t size, psc_error_t *failure)
+{
+    psc_error_t result = PSC_ERROR_INIT;
+    const char *chosen = "";
+    if (ps_saver_begin(server->shard, name, 0, failure) != PSC_OK)
+        return;
+    take_step(server, PS_SAVER_SAVED, failure);
+    (void)ps_saver_look(server->shard, &result, &chosen);
+    (void)snprintf(name, size, "%s", chosen);
+}
+
+/* All that there is goes into a checkpoint, so that the next run goes on from here: a part of the
+ * first server, then those of the others, then the first one commits. */
 static void save_last(ps_server_t *server)
 {
     psc_error_t result = PSC_ERROR_INIT, failure = PSC_ERROR_INIT;
-    const char *name = "";
-    if (server->writer == NULL || server->options.n_servers != 1)
+    char name[PSP_SAVED_NAME_MAX + 1] = "";
+    const bool first = server->options.rank == 0;
+    if (server->writer == NULL ||
+        (server->options.n_servers != 1 && server->options.fellows == NULL))
         return;
     if (settle_saver(server, &result, &failure) == PS_SAVER_SAVED)
         ps_saver_abandon(server->shard); /* whoever began it is sent away */
     (void)settle_saver(server, &result, &failure);
-    if (failure.code == PSC_OK && ps_saver_begin(server->shard, "", 0, &failure) == PSC_OK &&
-        settle_saver(server, &result, &failure) == PS_SAVER_SAVED) {
+    if (first && failure.code == PSC_OK)
+        save_part(server, name, sizeof name, &failure);
+    if (agree(server, name, sizeof name, &failure) == PSC_OK && !first)
+        save_part(server, name, sizeof name, &failure);
+    if (agree(server, name, sizeof name, &failure) == PSC_OK && first) {
         ps_saver_commit(server->shard);
-        (void)settle_saver(server, &result, &failure);
+        take_step(server, PS_SAVER_IDLE, &failure);
     }
-    (void)ps_saver_look(server->shard, &result, &name);
-    if (failure.code == PSC_OK)
-        failure = result;
-    if (failure.code == PSC_OK)
+    if (agree(server, name, sizeof name, &failure) == PSC_OK)
         (void)snprintf(server->saved, sizeof server->saved, "%s", name);
     else
-        server->save_fault = failure;
+        server->save_fault = failure; /* what is left of it, the next start removes */
 }
 
 /* Guests are sent away: what is under way is finished, or refused when its time is up. */

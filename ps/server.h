@@ -21,6 +21,14 @@ typedef struct ps_surroundings {
     bool (*hear_server)(void *context, ps_vote_t *vote_out, uint32_t *server_out);
 } ps_surroundings_t;
 
+/* How several servers make a last checkpoint together. */
+typedef struct ps_fellows {
+    void *context;
+    /* Collective over the servers. name: of the checkpoint, in at the first server, out at all.
+     * error: in, the own failure (PSC_OK: none); out, the one of all. Returns its code. */
+    psc_status_t (*agree)(void *context, char *name, size_t size, psc_error_t *error);
+} ps_fellows_t;
+
 typedef struct ps_server_options {
     const char *data;      /* directory; server-N below it is made and used */
     uint64_t memory_bytes; /* at least 8 MiB */
@@ -33,10 +41,11 @@ typedef struct ps_server_options {
     uint64_t stopped_us; /* a worker that is stopped, or silent, for so long is lost; 0: never */
     uint32_t n_guests;   /* how many may be here at a time; 0: none, and there must be workers */
     uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
-    const char *checkpoints; /* their folder; NULL: none are made */
-    const char *resume;      /* "auto", "none" or the name of one */
-    uint64_t keep;           /* checkpoints that stay; 0: all */
-    bool same_run;           /* the run goes on under the checkpoint's id, and guests with it */
+    const char *checkpoints;     /* their folder; NULL: none are made */
+    const char *resume;          /* "auto", "none" or the name of one */
+    uint64_t keep;               /* checkpoints that stay; 0: all */
+    bool same_run;               /* the run goes on under the checkpoint's id, and guests with it */
+    const ps_fellows_t *fellows; /* borrowed; NULL: of several, each ends without a checkpoint */
     const char *const
         *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
 } ps_server_options_t;
@@ -51,8 +60,8 @@ PSC_MUST_CHECK psc_status_t ps_server_open(const ps_server_options_t *options,
                                            ps_server_t **server_out, psc_error_t *error);
 
 /* Serves until all workers have left, without workers until ps_server_stop. Then guests are sent
- * away: what they have under way is finished within seconds or refused. A server of one then makes
- * a last checkpoint, if it makes any. transport: borrowed.
+ * away: what they have under way is finished within seconds or refused. A server of one, or
+ * several with fellows, then makes a last checkpoint, if it makes any. transport: borrowed.
  * Errors: what ended it early. */
 PSC_MUST_CHECK psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport,
                                           psc_error_t *error);

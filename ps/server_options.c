@@ -159,8 +159,8 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_CHECKPOINTS",
      .help = "Checkpoints are made in DIR, which all servers must see; it is made where its parent "
              "exists. A run that is started again with the same DIR goes on from the newest one, "
-             "and takes over the --data of the run before. A server without mpirun makes one when "
-             "it ends."},
+             "and takes over the --data of the run before. Servers without workers make one when "
+             "they end."},
     {.name = "keep",
      .argument = "N",
      .type = PSC_OPTION_U64,

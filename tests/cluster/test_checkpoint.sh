@@ -104,27 +104,62 @@ serve --resume auto
 kill -TERM "$job"
 wait "$job" || failed "the server does not end well: $(cat log)"
 
-# A job of two servers without workers.
-"${bare[@]}" -n 2 "$server" --listen 127.0.0.1:0 --port-file "$dir/port2" --data "$dir/data2" \
-    --checkpoints "$dir/saved2" --memory 32M >log 2>&1 </dev/null &
-job=$!
-await 60 test -s port2 || { failed "two servers do not listen"; cat log; exit 1; }
-address=$(head -n 1 port2)
+# A job of two servers without workers: the same line each time; sets job and address.
+serve_two()
+{
+    rm -f port2
+    "${bare[@]}" -n 2 "$server" --listen 127.0.0.1:0 --port-file "$dir/port2" --data "$dir/data2" \
+        --checkpoints "$dir/saved2" --memory 32M >log 2>&1 </dev/null &
+    job=$!
+    await 60 test -s port2 || { failed "two servers do not listen"; cat log; exit 1; }
+    address=$(head -n 1 port2)
+}
+
+# Ends it by a signal to mpirun, in order.
+end_two() # SIGNAL
+{
+    kill "-$1" "$job"
+    wait "$job" || true
+    job=
+    await 60 no_jobs_left || failed "servers stay"
+}
+
+# The id of the run that made the newest checkpoint there.
+run_of_newest()
+{
+    "$embps" checkpoint inspect saved2 "$(cd saved2 && ls -d checkpoint-* | tail -n 1)" --json |
+        python3 -c 'import json, sys; print(json.load(sys.stdin)["run"])'
+}
+
+serve_two
 "$build/tests/guest_main" push "$address" record 3 20 60000 || failed "no rows to keep"
 says 0 checkpoint-0000000001 "$embps" checkpoint "$address"
 says 0 'server 1 on' "$embps" checkpoint inspect saved2 checkpoint-0000000001
+run=$(run_of_newest)
 end_jobs
 wait "$job" || true
 job=
 await 60 no_jobs_left || failed "servers stay"
 says 4 'of 2 servers' "$server" --listen 127.0.0.1:0 --data "$dir/data2" --checkpoints "$dir/saved2"
-rm -f port2
-"${bare[@]}" -n 2 "$server" --listen 127.0.0.1:0 --port-file "$dir/port2" --data "$dir/data2" \
-    --checkpoints "$dir/saved2" --memory 32M >log 2>&1 </dev/null &
-job=$!
-await 60 test -s port2 || { failed "two servers do not go on"; cat log; exit 1; }
-says 0 "$first  present  1 1 1 1" "$embps" get "$(head -n 1 port2)" pushes "$first"
-kill -TERM "$job"
-wait "$job" || true
-job=
+
+# After kill -9, after SIGTERM with nothing new, and after a signal that mpirun passes on without a limit of time:
+# then with rows that came behind the last checkpoint that a client made. The run stays the same one.
+serve_two
+says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+says 0 'checkpoint-' "$embps" checkpoint "$address"
+end_two TERM
+serve_two
+says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+"$build/tests/guest_main" push "$address" record 4 20 60000 || failed "no more rows"
+end_two USR1
+says 0 'whole' "$embps" checkpoint verify saved2
+[ "$(run_of_newest)" = "$run" ] || failed "run $(run_of_newest) instead of $run"
+serve_two
+for i in {0..19}; do # of both servers
+    id=$(((4 << 32) + i))
+    says 0 "$id  present  1 1 1 1" "$embps" get "$address" pushes "$id"
+done
+says 0 'checkpoint-' "$embps" checkpoint "$address"
+[ "$(run_of_newest)" = "$run" ] || failed "run $(run_of_newest) instead of $run"
+end_two TERM
 exit $((failures > 0))
