@@ -16,7 +16,7 @@ static void readers_are_told_every_row_or_that_they_lost_some(void **unused)
     uint64_t *got = psc_alloc_array(PS_WATCH_LOG_IDS, sizeof *got);
     ps_watch_place_t places[READERS];
     size_t n = 0, n_lost = 0, n_read = 0;
-    assert_true(noted != NULL && got != NULL);
+    PSC_BUG_ON(noted == NULL || got == NULL);
     assert_int_equal(ps_watch_log_create(7, &log, NULL), PSC_OK);
     for (size_t r = 0; r < READERS; r++)
         places[r] = ps_watch_log_end(log);
