@@ -119,8 +119,10 @@ psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message, uint
         if (st == PSC_OK)
             psw_core_enqueue(core, &part, buffer, 0, 0, 0);
     }
-    if (st != PSC_OK)
-        return psw_core_give_up(core, request, &what, error);
+    if (st != PSC_OK) {
+        psw_core_give_up(core, request, &what, error);
+        return st;
+    }
     psw_core_seal(core, request);
     *request_out = request;
     return PSC_OK;

@@ -530,15 +530,14 @@ void psw_core_fail(psw_core_t *core, const psc_error_t *error)
     }
 }
 
-psc_status_t psw_core_give_up(psw_core_t *core, psw_request_t *request, const psc_error_t *what,
-                              psc_error_t *error_out)
+void psw_core_give_up(psw_core_t *core, psw_request_t *request, const psc_error_t *what,
+                      psc_error_t *error_out)
 {
     if (request->open_parts != 0)
         psw_core_fail(core, what);
     psw_core_release(core, request);
     if (error_out != NULL)
         *error_out = *what;
-    return what->code;
 }
 
 /* ---- looking ---- */

@@ -145,8 +145,10 @@ static psc_status_t import_block(embps_table_t *table, const embps_block_t *bloc
         return st;
     psc_error_t what = PSC_ERROR_INIT;
     st = send_all(table, block, request, &what);
-    if (st != PSC_OK)
-        return psw_core_give_up(core, request, &what, error);
+    if (st != PSC_OK) {
+        psw_core_give_up(core, request, &what, error);
+        return st;
+    }
     psw_core_seal(core, request);
     st = psw_driver_wait(&client->driver, request, error);
     psw_cached_reopened(client, table->number, true);

@@ -318,7 +318,8 @@ static psc_status_t finish(plan_t *plan, psc_status_t st, const psc_error_t *wha
         psw_core_seal(core, plan->request);
         return PSC_OK;
     }
-    return psw_core_give_up(core, plan->request, what, error);
+    psw_core_give_up(core, plan->request, what, error);
+    return st;
 }
 
 psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
