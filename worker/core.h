@@ -111,8 +111,8 @@ PSC_MUST_CHECK psc_status_t psw_core_receive(psw_core_t *core, psp_buffer_t *buf
 void psw_core_fail(psw_core_t *core, const psc_error_t *error);
 
 /* Takes back a request whose parts could not all be made, for this reason. When some are under way
- * it ends the core: a half-sent call can neither be finished nor taken back. error_out (may be NULL)
- * gets what. */
+ * it ends the core: a half-sent call can neither be finished nor taken back. error_out (may be
+ * NULL) gets what. */
 void psw_core_give_up(psw_core_t *core, psw_request_t *request, const psc_error_t *what,
                       psc_error_t *error_out);
 
