@@ -247,6 +247,15 @@ static void accept_found(psp_find_table_reply_t *found, const psp_find_table_rep
     found->rows_created = rows_created;
 }
 
+static psc_status_t accept_block(psw_request_t *request, uint32_t server,
+                                 const psp_export_reply_t *reply, psc_error_t *error)
+{
+    if (reply->dim != request->dim)
+        return psc_error_set(error, PSC_PROTOCOL, "server %u sent rows of dim %u, not %u", server,
+                             reply->dim, request->dim);
+    return psw_block_take(&request->block, reply, error);
+}
+
 /* A piece of a checkpoint's state is copied: the message goes. */
 static psc_status_t accept_checkpoint(psw_request_t *request, const psp_checkpoint_reply_t *reply,
                                       psc_error_t *error)
@@ -294,16 +303,10 @@ psc_status_t psw_request_accept(psw_request_t *request, uint32_t server, uint32_
         request->barrier = message->u.barrier_reply;
         return PSC_OK;
     case PSP_EXPORT_REPLY:
-        if (message->u.export_reply.dim != request->dim)
-            return psc_error_set(error, PSC_PROTOCOL, "server %u sent rows of dim %u, not %u",
-                                 server, message->u.export_reply.dim, request->dim);
-        return psw_block_take(&request->block, &message->u.export_reply, error);
+        return accept_block(request, server, &message->u.export_reply, error);
     case PSP_WATCH_REPLY:
-        if (message->u.watch_reply.block.dim != request->dim)
-            return psc_error_set(error, PSC_PROTOCOL, "server %u sent rows of dim %u, not %u",
-                                 server, message->u.watch_reply.block.dim, request->dim);
         request->lost = message->u.watch_reply.lost;
-        return psw_block_take(&request->block, &message->u.watch_reply.block, error);
+        return accept_block(request, server, &message->u.watch_reply.block, error);
     case PSP_IMPORT_REPLY:
         request->imported.rows += message->u.import_reply.rows;
         request->imported.created += message->u.import_reply.created;

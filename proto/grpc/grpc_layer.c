@@ -13,8 +13,7 @@
  * to.
  *
  * The library is opened once for each queue (it counts). Closing the last one waits for what the
- * library has under way: a handshake that it had begun would otherwise go on while the program ends
- * and OpenSSL's memory with it.
+ * library has under way, so that a handshake cannot go on while the program ends.
  *
  * gRPC's descriptors for events outlive its last closing, and a child after a fork shares them: one
  * call into gRPC there, and the parent's threads wait for ever. What could tell the child hangs off

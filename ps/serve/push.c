@@ -68,7 +68,8 @@ psc_status_t ps_push_check(ps_shard_t *shard, ps_request_t *request, psc_error_t
     return check_values(table, push, error);
 }
 
-/* What an import brings beside the weights of its rows, which are there. */
+/* What an import brings beside the weights of its rows. None has place 0: rows that are assigned
+ * are always reached. */
 static void set_beside(const ps_rows_t *rows, const psp_import_t *import)
 {
     uint8_t *base = ps_store_base(rows->store);

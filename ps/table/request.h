@@ -63,8 +63,8 @@ typedef struct ps_request {
     bool overdue;          /* its deadline has passed: it is to be answered now */
     bool behind;           /* ... while earlier requests of its session are not done */
     uint64_t deadline_us;  /* in the shard's time; 0: none */
-    uint64_t since_us;     /* a guest's: since when it waits for those before it; a watch's: until
-                              when it waits for news */
+    uint64_t since_us;     /* a guest's: since when it waits for those before it */
+    uint64_t until_us;     /* a watch's: until when it waits for news */
     uint64_t created_seen; /* rows created in the table when the batch was prepared */
     uint32_t busy_tries;
 } ps_request_t;

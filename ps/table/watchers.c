@@ -100,9 +100,9 @@ psc_status_t ps_watchers_take(ps_shard_t *shard, ps_request_t *request, psc_erro
     }
     uint64_t wait_ms = watch->wait_ms != 0 ? watch->wait_ms : PS_WATCH_WAIT_MS;
     wait_ms = wait_ms < PS_WATCH_WAIT_MOST_MS ? wait_ms : PS_WATCH_WAIT_MOST_MS;
-    request->since_us = shard->now_us + wait_ms * 1000; /* until when it waits */
-    if (watchers->n == 0 || request->since_us < watchers->next_us)
-        watchers->next_us = request->since_us;
+    request->until_us = shard->now_us + wait_ms * 1000;
+    if (watchers->n == 0 || request->until_us < watchers->next_us)
+        watchers->next_us = request->until_us;
     request->next = watchers->waiting;
     watchers->waiting = request;
     watchers->n++;
@@ -152,11 +152,11 @@ psc_status_t ps_watchers_step(ps_shard_t *shard, psc_error_t *error)
         if (st == PSC_OK && !live) {
             st = refuse_stray(shard, request, error);
         } else if (st == PSC_OK &&
-                   (request->since_us <= shard->now_us || has_news(shard, request))) {
+                   (request->until_us <= shard->now_us || has_news(shard, request))) {
             st = ps_shard_enqueue(shard, request, error);
         } else {
-            if (request->since_us < watchers->next_us)
-                watchers->next_us = request->since_us;
+            if (request->until_us < watchers->next_us)
+                watchers->next_us = request->until_us;
             request->next = watchers->waiting;
             watchers->waiting = request;
             watchers->n++;
