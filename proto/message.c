@@ -17,7 +17,7 @@
  * version take no more than that and one float. */
 #define ROW_EXTRA_BYTES 8u
 
-/* The same of a block of an export or import: an id and two counts. */
+/* The same of a block of an export, watch or import: an id and two counts. */
 #define BLOCK_EXTRA_BYTES 16u
 
 /* Limits of messages are far below what counts of MPI and lengths of protobuf can say (2^31). */

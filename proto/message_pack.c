@@ -125,7 +125,7 @@ static psc_status_t pack_small(psp_pool_t *pool, psp_kind_t kind, const Protobuf
     return psp_pack(pool, kind, small, NULL, 0, buffer_out, error);
 }
 
-psc_status_t psp_pack_check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
+static psc_status_t check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error)
 {
     if (dim >= 1 && dim <= PSP_DIM_MAX)
         return PSC_OK;
@@ -139,6 +139,13 @@ psc_status_t psp_pack_check_format(psp_kind_t kind, psp_format_t format, psc_err
         return PSC_OK;
     return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: format %u is not in 0 to %u",
                          psp_kind_name(kind), (uint32_t)format, PSP_FORMATS - 1);
+}
+
+psc_status_t psp_pack_check_rows(psp_kind_t kind, uint32_t dim, psp_format_t format,
+                                 psc_error_t *error)
+{
+    psc_status_t st = check_dim(kind, dim, error);
+    return st == PSC_OK ? psp_pack_check_format(kind, format, error) : st;
 }
 
 size_t psp_bulk_bytes(size_t n, size_t size)
@@ -204,9 +211,7 @@ psc_status_t psp_push_begin(psp_pool_t *pool, const psp_request_header_t *header
                             const psp_push_t *push, psp_buffer_t **buffer_out, uint8_t **ids_out,
                             uint8_t **rows_out, psc_error_t *error)
 {
-    psc_status_t st = psp_pack_check_dim(PSP_PUSH, push->dim, error);
-    if (st == PSC_OK)
-        st = psp_pack_check_format(PSP_PUSH, push->format, error);
+    psc_status_t st = psp_pack_check_rows(PSP_PUSH, push->dim, push->format, error);
     if (st == PSC_OK)
         st = psp_pack_check_format(PSP_PUSH, push->reply_format, error);
     if (st != PSC_OK)
@@ -236,9 +241,7 @@ psc_status_t psp_pull_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
                                   uint8_t **rows_out, psc_error_t *error)
 {
     const size_t n = reply->n;
-    psc_status_t st = psp_pack_check_dim(PSP_PULL_REPLY, reply->dim, error);
-    if (st == PSC_OK)
-        st = psp_pack_check_format(PSP_PULL_REPLY, reply->format, error);
+    psc_status_t st = psp_pack_check_rows(PSP_PULL_REPLY, reply->dim, reply->format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
@@ -264,9 +267,7 @@ psc_status_t psp_push_reply_begin(psp_pool_t *pool, const psp_reply_header_t *he
                                   const psp_push_reply_t *reply, psp_buffer_t **buffer_out,
                                   uint8_t **rows_out, psc_error_t *error)
 {
-    psc_status_t st = psp_pack_check_dim(PSP_PUSH_REPLY, reply->dim, error);
-    if (st == PSC_OK)
-        st = psp_pack_check_format(PSP_PUSH_REPLY, reply->format, error);
+    psc_status_t st = psp_pack_check_rows(PSP_PUSH_REPLY, reply->dim, reply->format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
@@ -347,7 +348,7 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
 static psc_status_t fill_open_table(const psp_open_table_t *from, Embps__V1__OpenTableRequest *to,
                                     psc_error_t *error)
 {
-    psc_status_t st = psp_pack_check_dim(PSP_OPEN_TABLE, from->dim, error);
+    psc_status_t st = check_dim(PSP_OPEN_TABLE, from->dim, error);
     if (st == PSC_OK)
         st = check_name("a table", from->name, sizeof from->name, error);
     if (st == PSC_OK)

@@ -1,5 +1,5 @@
 /*
- * Blocks of exports and imports to bytes: rows with their counts and the optimizer's state.
+ * Blocks of exports, watches and imports to bytes: rows, their counts and the optimizer's state.
  *
  * A block's bulk fields are left for the caller to fill where they will be sent from, like those of
  * pulls and pushes (message_pack.c); the rows stand last and aligned. Any thread.
@@ -30,13 +30,26 @@ static psc_status_t check_cursor(psp_kind_t kind, size_t size, psc_error_t *erro
                          psp_kind_name(kind), size, PSP_CURSOR_MAX);
 }
 
+/* What a request for blocks asks. */
+static psc_status_t check_question(psp_kind_t kind, psp_format_t format, size_t cursor_size,
+                                   psc_error_t *error)
+{
+    psc_status_t st = psp_pack_check_format(kind, format, error);
+    return st == PSC_OK ? check_cursor(kind, cursor_size, error) : st;
+}
+
+static psc_status_t check_answer(psp_kind_t kind, const psp_export_reply_t *block,
+                                 psc_error_t *error)
+{
+    psc_status_t st = psp_pack_check_rows(kind, block->dim, block->format, error);
+    return st == PSC_OK ? check_cursor(kind, block->next_size, error) : st;
+}
+
 psc_status_t psp_pack_export(psp_pool_t *pool, const psp_message_t *message,
                              psp_buffer_t **buffer_out, psc_error_t *error)
 {
     const psp_export_t *from = &message->u.export;
-    psc_status_t st = psp_pack_check_format(PSP_EXPORT, from->format, error);
-    if (st == PSC_OK)
-        st = check_cursor(PSP_EXPORT, from->cursor_size, error);
+    psc_status_t st = check_question(PSP_EXPORT, from->format, from->cursor_size, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
@@ -56,11 +69,7 @@ psc_status_t psp_export_reply_begin(psp_pool_t *pool, const psp_reply_header_t *
                                     const psp_export_reply_t *reply, psp_buffer_t **buffer_out,
                                     psp_block_t *block_out, psc_error_t *error)
 {
-    psc_status_t st = psp_pack_check_dim(PSP_EXPORT_REPLY, reply->dim, error);
-    if (st == PSC_OK)
-        st = psp_pack_check_format(PSP_EXPORT_REPLY, reply->format, error);
-    if (st == PSC_OK)
-        st = check_cursor(PSP_EXPORT_REPLY, reply->next_size, error);
+    psc_status_t st = check_answer(PSP_EXPORT_REPLY, reply, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__ReplyHeader head = psp_pack_reply_header(header);
@@ -81,9 +90,7 @@ psc_status_t psp_import_begin(psp_pool_t *pool, const psp_request_header_t *head
                               psp_block_t *block_out, psc_error_t *error)
 {
     const psp_push_t *from = &import->rows;
-    psc_status_t st = psp_pack_check_dim(PSP_IMPORT, from->dim, error);
-    if (st == PSC_OK)
-        st = psp_pack_check_format(PSP_IMPORT, from->format, error);
+    psc_status_t st = psp_pack_check_rows(PSP_IMPORT, from->dim, from->format, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__RequestHeader head = psp_pack_request_header(header);
@@ -114,9 +121,7 @@ psc_status_t psp_pack_watch(psp_pool_t *pool, const psp_message_t *message,
                             psp_buffer_t **buffer_out, psc_error_t *error)
 {
     const psp_watch_t *from = &message->u.watch;
-    psc_status_t st = psp_pack_check_format(PSP_WATCH, from->format, error);
-    if (st == PSC_OK)
-        st = check_cursor(PSP_WATCH, from->cursor_size, error);
+    psc_status_t st = check_question(PSP_WATCH, from->format, from->cursor_size, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__RequestHeader head = psp_pack_request_header(&message->request);
@@ -138,11 +143,7 @@ psc_status_t psp_watch_reply_begin(psp_pool_t *pool, const psp_reply_header_t *h
                                    psp_block_t *block_out, psc_error_t *error)
 {
     const psp_export_reply_t *from = &reply->block;
-    psc_status_t st = psp_pack_check_dim(PSP_WATCH_REPLY, from->dim, error);
-    if (st == PSC_OK)
-        st = psp_pack_check_format(PSP_WATCH_REPLY, from->format, error);
-    if (st == PSC_OK)
-        st = check_cursor(PSP_WATCH_REPLY, from->next_size, error);
+    psc_status_t st = check_answer(PSP_WATCH_REPLY, from, error);
     if (st != PSC_OK)
         return st;
     Embps__V1__ReplyHeader head = psp_pack_reply_header(header);

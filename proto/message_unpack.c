@@ -272,7 +272,7 @@ static psc_status_t read_params(const psp_unpacker_t *u, const double *from, siz
     return PSC_OK;
 }
 
-psc_status_t psp_unpack_dim(const psp_unpacker_t *u, uint32_t dim)
+static psc_status_t check_dim(const psp_unpacker_t *u, uint32_t dim)
 {
     return dim == 0 || dim > PSP_DIM_MAX ? psp_unpack_refuse_number(u, "dim", dim) : PSC_OK;
 }
@@ -290,7 +290,7 @@ static psc_status_t read_open_table(const psp_unpacker_t *u,
                                     const Embps__V1__OpenTableRequest *from, psp_open_table_t *to)
 {
     to->table = from->table;
-    psc_status_t st = psp_unpack_dim(u, from->dim);
+    psc_status_t st = check_dim(u, from->dim);
     if (st == PSC_OK)
         st = read_precision(u, "precision", (uint32_t)from->precision, &to->precision);
     if (st == PSC_OK)
@@ -326,6 +326,18 @@ psc_status_t psp_unpack_format(const psp_unpacker_t *u, uint32_t from, psp_forma
         return psp_unpack_refuse_number(u, "format", from);
     *to = (psp_format_t)from;
     return PSC_OK;
+}
+
+psc_status_t psp_unpack_rows(const psp_unpacker_t *u, uint32_t dim, uint32_t from, psp_format_t *to)
+{
+    psc_status_t st = check_dim(u, dim);
+    return st == PSC_OK ? psp_unpack_format(u, from, to) : st;
+}
+
+bool psp_run_holds(const psp_run_t *run, size_t n, size_t item_bytes)
+{
+    size_t want;
+    return psc_size_multiply(n, item_bytes, &want) && want == run->size;
 }
 
 static psc_status_t read_pull(const psp_unpacker_t *u, const Embps__V1__PullRequest *from,
@@ -371,9 +383,7 @@ static psc_status_t read_pull_reply(const psp_unpacker_t *u, const Embps__V1__Pu
     const psp_run_t *states = &u->bulk[2];
     const psp_run_t *places = &u->bulk[3];
     psp_format_t format = PSP_FORMAT_F32;
-    psc_status_t st = psp_unpack_dim(u, from->dim);
-    if (st == PSC_OK)
-        st = psp_unpack_format(u, (uint32_t)from->format, &format);
+    psc_status_t st = psp_unpack_rows(u, from->dim, (uint32_t)from->format, &format);
     if (st != PSC_OK)
         return st;
     size_t row_bytes = psp_row_bytes(format, from->dim);
@@ -422,9 +432,7 @@ static psc_status_t read_push(const psp_unpacker_t *u, const Embps__V1__PushRequ
     const psp_run_t *ids = &u->bulk[0];
     const psp_run_t *rows = &u->bulk[1];
     psp_format_t format = PSP_FORMAT_F32, reply_format = PSP_FORMAT_F32;
-    psc_status_t st = psp_unpack_dim(u, from->dim);
-    if (st == PSC_OK)
-        st = psp_unpack_format(u, (uint32_t)from->format, &format);
+    psc_status_t st = psp_unpack_rows(u, from->dim, (uint32_t)from->format, &format);
     if (st == PSC_OK)
         st = psp_unpack_format(u, (uint32_t)from->reply_format, &reply_format);
     if (st != PSC_OK)
@@ -435,8 +443,7 @@ static psc_status_t read_push(const psp_unpacker_t *u, const Embps__V1__PushRequ
     if (!isfinite(from->learning_rate))
         return psp_unpack_refuse(u, "its learning rate is not finite");
     size_t n = ids->size / sizeof(uint64_t);
-    size_t want;
-    if (!psc_size_multiply(n, psp_row_bytes(format, from->dim), &want) || want != rows->size)
+    if (!psp_run_holds(rows, n, psp_row_bytes(format, from->dim)))
         return psc_error_set(u->error, PSC_PROTOCOL,
                              "malformed %s message: %zu ids of dim %u in %s, but %zu bytes of rows",
                              u->info->name, n, from->dim, psp_row_format(format)->name, rows->size);
@@ -467,13 +474,10 @@ static psc_status_t read_push_reply(const psp_unpacker_t *u, const Embps__V1__Pu
     *to = (psp_push_reply_t){.n = n, .versions = u->data, .rows = u->data};
     if (n == 0)
         return rows->size != 0 ? psp_unpack_refuse(u, "it has rows without versions") : PSC_OK;
-    psc_status_t st = psp_unpack_dim(u, from->dim);
-    size_t want;
-    if (st == PSC_OK)
-        st = psp_unpack_format(u, (uint32_t)from->format, &to->format);
+    psc_status_t st = psp_unpack_rows(u, from->dim, (uint32_t)from->format, &to->format);
     if (st != PSC_OK)
         return st;
-    if (!psc_size_multiply(n, psp_row_bytes(to->format, from->dim), &want) || want != rows->size)
+    if (!psp_run_holds(rows, n, psp_row_bytes(to->format, from->dim)))
         return psp_unpack_refuse(u, "it has not as many versions as rows");
     to->dim = from->dim;
     to->versions = versions->start;

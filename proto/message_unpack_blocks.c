@@ -1,10 +1,9 @@
 /*
- * Bytes to blocks of exports and imports, and to the requests of them.
+ * Bytes to blocks of exports, watches and imports, and to the requests of them.
  *
  * A block's counts must agree: as many ids as rows, two counts a row or none, the state of every
  * row or of none. Whether they fit a table is for the receiver. Any thread.
  */
-#include "common/alloc.h"
 #include "proto/embps.pb-c.h"
 #include "proto/unpack_inside.h"
 
@@ -33,23 +32,16 @@ psc_status_t psp_unpack_export(const psp_unpacker_t *u, const void *message, psp
     return st == PSC_OK ? psp_unpack_format(u, (uint32_t)from->format, &to->format) : st;
 }
 
-/* Whether a bulk field holds n items of so many bytes. */
-static bool holds(const psp_run_t *run, size_t n, size_t item_bytes)
-{
-    size_t want;
-    return psc_size_multiply(n, item_bytes, &want) && want == run->size;
-}
-
 /* Counts that disagree. */
 static psc_status_t check_block(const psp_unpacker_t *u, size_t n, size_t row_bytes,
                                 uint32_t state_floats)
 {
     const psp_run_t *counts = &u->bulk[COUNTS];
-    if (!holds(&u->bulk[ROWS], n, row_bytes))
+    if (!psp_run_holds(&u->bulk[ROWS], n, row_bytes))
         return psp_unpack_refuse(u, "it has not as many rows as ids");
-    if (counts->size != 0 && !holds(counts, n, 2 * sizeof(uint32_t)))
+    if (counts->size != 0 && !psp_run_holds(counts, n, 2 * sizeof(uint32_t)))
         return psp_unpack_refuse(u, "it has not two counts for each id");
-    if (!holds(&u->bulk[STATE], n, state_floats * sizeof(float)))
+    if (!psp_run_holds(&u->bulk[STATE], n, state_floats * sizeof(float)))
         return psp_unpack_refuse(u, "it has not the state of as many rows as ids");
     return PSC_OK;
 }
@@ -70,9 +62,7 @@ psc_status_t psp_unpack_export_reply(const psp_unpacker_t *u, const void *messag
                                .counts = u->bulk[COUNTS].size != 0 ? u->bulk[COUNTS].start : NULL,
                                .state = start_of(u, STATE),
                                .rows = start_of(u, ROWS)};
-    psc_status_t st = psp_unpack_dim(u, from->dim);
-    if (st == PSC_OK)
-        st = psp_unpack_format(u, (uint32_t)from->format, &to->format);
+    psc_status_t st = psp_unpack_rows(u, from->dim, (uint32_t)from->format, &to->format);
     if (st == PSC_OK)
         st = read_cursor(u, &from->next, &to->next_size, to->next);
     if (st == PSC_OK)
@@ -94,9 +84,7 @@ psc_status_t psp_unpack_import(const psp_unpacker_t *u, const void *message, psp
                          .counts = u->bulk[COUNTS].size != 0 ? u->bulk[COUNTS].start : NULL,
                          .state = start_of(u, STATE)};
     psp_push_t *rows = &to->rows;
-    psc_status_t st = psp_unpack_dim(u, from->dim);
-    if (st == PSC_OK)
-        st = psp_unpack_format(u, (uint32_t)from->format, &rows->format);
+    psc_status_t st = psp_unpack_rows(u, from->dim, (uint32_t)from->format, &rows->format);
     if (st == PSC_OK)
         st = check_block(u, rows->n, psp_row_bytes(rows->format, rows->dim), to->state_floats);
     return st;
@@ -124,15 +112,13 @@ psc_status_t psp_unpack_watch_reply(const psp_unpacker_t *u, const void *message
                                         .n = u->bulk[IDS].size / sizeof(uint64_t),
                                         .ids = start_of(u, IDS),
                                         .state = u->data}};
-    psc_status_t st = psp_unpack_dim(u, from->dim);
-    if (st == PSC_OK)
-        st = psp_unpack_format(u, (uint32_t)from->format, &block->format);
+    psc_status_t st = psp_unpack_rows(u, from->dim, (uint32_t)from->format, &block->format);
     if (st == PSC_OK)
         st = read_cursor(u, &from->next, &block->next_size, block->next);
     if (st != PSC_OK || u->bulk[ROWS].size == 0)
         return st;
     block->rows = u->bulk[ROWS].start;
-    if (!holds(&u->bulk[ROWS], block->n, psp_row_bytes(block->format, block->dim)))
+    if (!psp_run_holds(&u->bulk[ROWS], block->n, psp_row_bytes(block->format, block->dim)))
         return psp_unpack_refuse(u, "it has not as many rows as ids");
     return PSC_OK;
 }

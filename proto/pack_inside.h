@@ -35,9 +35,10 @@ Embps__V1__RequestHeader psp_pack_request_header(const psp_request_header_t *fro
 Embps__V1__ReplyHeader psp_pack_reply_header(const psp_reply_header_t *from);
 
 /* Errors: INVALID_ARGUMENT. */
-PSC_MUST_CHECK psc_status_t psp_pack_check_dim(psp_kind_t kind, uint32_t dim, psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psp_pack_check_format(psp_kind_t kind, psp_format_t format,
                                                   psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psp_pack_check_rows(psp_kind_t kind, uint32_t dim, psp_format_t format,
+                                                psc_error_t *error);
 
 /* message_pack_blocks.c, for psp_message_pack. */
 PSC_MUST_CHECK psc_status_t psp_pack_export(psp_pool_t *pool, const psp_message_t *message,

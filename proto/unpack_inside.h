@@ -28,10 +28,14 @@ typedef struct psp_unpacker {
 psc_status_t psp_unpack_refuse(const psp_unpacker_t *u, const char *fault);
 psc_status_t psp_unpack_refuse_number(const psp_unpacker_t *u, const char *what, uint64_t number);
 
-/* Errors: PROTOCOL. */
-PSC_MUST_CHECK psc_status_t psp_unpack_dim(const psp_unpacker_t *u, uint32_t dim);
+/* A format; dimension and format of rows. Errors: PROTOCOL. */
 PSC_MUST_CHECK psc_status_t psp_unpack_format(const psp_unpacker_t *u, uint32_t from,
                                               psp_format_t *to);
+PSC_MUST_CHECK psc_status_t psp_unpack_rows(const psp_unpacker_t *u, uint32_t dim, uint32_t from,
+                                            psp_format_t *to);
+
+/* Whether a bulk field holds n items of so many bytes. */
+bool psp_run_holds(const psp_run_t *run, size_t n, size_t item_bytes);
 
 /* message_unpack_blocks.c: bodies; message: what protobuf-c made of the small fields. Errors:
  * PROTOCOL. */
