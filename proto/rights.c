@@ -18,6 +18,7 @@
 
 #include "common/alloc.h"
 
+#include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -153,21 +154,14 @@ static unsigned read_rights(const char *word)
 
 /* ---- reading ---- */
 
-/* All bits of both, whatever they are. */
-static bool same_digest(const uint8_t *a, const uint8_t *b)
-{
-    unsigned different = 0;
-    for (size_t i = 0; i < SHA256_DIGEST_LENGTH; i++)
-        different |= (unsigned)(a[i] ^ b[i]);
-    return different == 0;
-}
-
 /* Its number; n_grants: there is none. */
 static uint32_t find_digest(const psp_rights_t *rights, const uint8_t *digest)
 {
     uint32_t found = rights->n_grants;
-    for (uint32_t i = 0; i < rights->n_grants; i++)
-        found = same_digest(rights->grants[i].digest, digest) ? i : found;
+    for (uint32_t i = 0; i < rights->n_grants; i++) {
+        const uint8_t *known = rights->grants[i].digest;
+        found = CRYPTO_memcmp(known, digest, SHA256_DIGEST_LENGTH) == 0 ? i : found;
+    }
     return found;
 }
 
@@ -176,7 +170,7 @@ static psc_status_t refuse(const char *name, size_t line, const char *what, psc_
     return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s:%zu: %s", name, line, what);
 }
 
-/* The grant of a digest; NULL: there are too many. */
+/* The grant of a digest; NULL: there are too many (or OpenSSL has no memory). */
 static psp_grant_t *find_or_add(psp_rights_t *rights, const uint8_t *digest)
 {
     const uint32_t found = find_digest(rights, digest);
