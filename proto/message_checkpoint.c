@@ -5,9 +5,13 @@
  */
 #include "proto/embps.pb-c.h"
 #include "proto/pack_inside.h"
+#include "proto/saved.h"
 #include "proto/unpack_inside.h"
 
 #include <string.h>
+
+_Static_assert(PSP_CHECKPOINT_NAME_MAX == PSP_SAVED_NAME_MAX,
+               "servers copy names from the one to the other");
 
 /* ---- to bytes ---- */
 

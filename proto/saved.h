@@ -66,7 +66,8 @@ void psp_saved_destroy(psp_saved_t *saved);
 
 /*
  * Writes a whole file, synced; what it is in size and checksum. first [n_first]: packed bytes of
- * the same kind of message, whose fields come first (NULL: none). Errors: IO, DISK_FULL, NO_MEMORY.
+ * the same kind of message, whose fields come first (NULL: none). Errors: IO, DISK_FULL, NO_MEMORY,
+ * INVALID_ARGUMENT (longer than such files may be).
  */
 PSC_MUST_CHECK psc_status_t psp_saved_write(const char *path, psp_saved_kind_t kind,
                                             const void *first, size_t n_first,
@@ -77,7 +78,7 @@ PSC_MUST_CHECK psc_status_t psp_saved_write(const char *path, psp_saved_kind_t k
  * '-', the first a letter or digit. */
 bool psp_saved_is_name(const char *text);
 
-/* Size and checksum of any file. Errors: NOT_FOUND, IO. */
+/* Size and checksum of any file. Errors: NOT_FOUND, IO, NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t psp_saved_sum(const char *path, uint64_t *size_out,
                                           uint64_t *checksum_out, psc_error_t *error);
 

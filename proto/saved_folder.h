@@ -38,7 +38,8 @@ char *psp_saved_path(const char *folder, const char *name, const char *file);
 char *psp_saved_server_path(const char *folder, const char *name, uint32_t server,
                             const char *file);
 
-/* The manifest of a checkpoint. Errors: as psp_saved_read. Gives. */
+/* The manifest of a checkpoint. Errors: as psp_saved_read; INVALID_ARGUMENT (no checkpoint has such
+ * a name). Gives. */
 PSC_MUST_CHECK psc_status_t psp_saved_open(const char *folder, const char *name,
                                            psp_saved_t **saved_out, psc_error_t *error);
 
