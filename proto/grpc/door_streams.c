@@ -16,10 +16,7 @@
  */
 #include "proto/grpc/door_streams.h"
 
-static const char ending[] = "the server ends";
-
-/* Sends call->reply. */
-static void send_reply(psp_door_call_t *call)
+void psp_door_stream_answer(psp_door_call_t *call)
 {
     grpc_op ops[2] = {{.op = GRPC_OP_SEND_INITIAL_METADATA}};
     size_t n = call->has_begun ? 0 : 1;
@@ -37,7 +34,7 @@ static void end_rest(psp_door_call_t *call, bool stopping)
     if (stopping)
         call->last_word = NULL;
     psp_door_end_call(call, stopping ? GRPC_STATUS_UNAVAILABLE : GRPC_STATUS_CANCELLED,
-                      stopping ? ending : "");
+                      stopping ? "the server ends" : "");
 }
 
 /* An answer has left, or cannot. */
@@ -88,11 +85,6 @@ void psp_door_stream_init(psp_door_call_t *call)
     call->closed = (psp_door_step_t){.tag.done = step_closed, .call = call};
 }
 
-void psp_door_stream_answer(psp_door_call_t *call)
-{
-    send_reply(call);
-}
-
 void psp_door_stream_hear(psp_door_call_t *call)
 {
     grpc_op op = {.op = GRPC_OP_RECV_CLOSE_ON_SERVER};
@@ -109,7 +101,7 @@ void psp_door_stream_rest(psp_door_call_t *call, grpc_byte_buffer *last_word)
     call->last_word = last_word;
     psp_door_enter(call, PSP_CALL_SENDING); /* before `closed` may come */
     psp_door_stream_hear(call);
-    send_reply(call);
+    psp_door_stream_answer(call);
 }
 
 void psp_door_end_resting(psp_door_t *door)
