@@ -28,8 +28,6 @@
 #include "common/alloc.h"
 #include "ps/store/room.h"
 
-#include <string.h>
-
 struct ps_store_cut {
     ps_cut_options_t options;
     uint64_t reserved_bytes;
@@ -79,13 +77,7 @@ static size_t image_bytes(const ps_store_t *store, const ps_row_header_t *row)
 static void copy(const ps_store_t *store, ps_cut_piece_t *piece, const ps_row_header_t *row)
 {
     const size_t bytes = image_bytes(store, row);
-    ps_row_header_t header = *row;
-    header.pins = 0;
-    header.state = PS_ROW_PRESENT;
-    header.policy = 0;
-    header.flags = 0;
-    memcpy(piece->bytes + piece->used, &header, sizeof header);
-    memcpy(piece->bytes + piece->used + sizeof header, row + 1, bytes - sizeof header);
+    ps_io_copy_row(piece->bytes + piece->used, row, bytes);
     piece->used += bytes;
 }
 

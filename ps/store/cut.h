@@ -20,15 +20,13 @@
 #ifndef PS_STORE_CUT_H
 #define PS_STORE_CUT_H
 
-#include "common/queue.h"
 #include "ps/store/store.h"
 
 #define PS_CUT_PIECES 4u
 #define PS_CUT_SPARE_BYTES ((uint64_t)16 << 20) /* that a cut may take beside the budget at worst */
 
-/* Images of rows. The node is for whoever has the piece. */
+/* Images of rows. */
 typedef struct ps_cut_piece {
-    psc_queue_node_t node;
     uint8_t *bytes;
     size_t used, size;
 } ps_cut_piece_t;

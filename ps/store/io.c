@@ -535,6 +535,17 @@ bool ps_io_add_read(ps_io_job_t *job, ps_place_t place, uint32_t slot)
     return true;
 }
 
+void ps_io_copy_row(uint8_t *to, const ps_row_header_t *row, size_t size)
+{
+    ps_row_header_t header = *row;
+    header.pins = 0;
+    header.state = PS_ROW_PRESENT;
+    header.policy = 0;
+    header.flags = 0;
+    memcpy(to, &header, sizeof header);
+    memcpy(to + sizeof header, row + 1, size - sizeof header);
+}
+
 bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row, size_t size,
                      uint32_t slot)
 {
@@ -543,13 +554,7 @@ bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t 
         return false;
     job->writes[job->n++] = (ps_io_write_t){
         .offset = (uint32_t)job->used, .size = (uint32_t)size, .slot = slot & 0x7fffffff};
-    ps_row_header_t header = *row;
-    header.pins = 0;
-    header.state = PS_ROW_PRESENT;
-    header.policy = 0;
-    header.flags = 0;
-    memcpy(job->bytes + job->used, &header, sizeof header);
-    memcpy(job->bytes + job->used + sizeof header, row + 1, size - sizeof header);
+    ps_io_copy_row(job->bytes + job->used, row, size);
     size_t used = (job->used + size + ALIGN - 1) / ALIGN * ALIGN; /* headers are read in place */
     job->used = used < io->job_bytes ? used : io->job_bytes;
     return true;

@@ -94,7 +94,9 @@ void ps_io_put(ps_io_t *io, ps_io_job_t *job);
 
 /* False when the job is full. */
 bool ps_io_add_read(ps_io_job_t *job, ps_place_t place, uint32_t slot);
-/* Copies the row; the copy's header says present, clean, not pinned. */
+/* A row in memory as it is on disk: its header says present, clean, not pinned. size: of both. */
+void ps_io_copy_row(uint8_t *to, const ps_row_header_t *row, size_t size);
+/* Copies the row in that way. */
 bool ps_io_add_write(const ps_io_t *io, ps_io_job_t *job, const ps_row_header_t *row, size_t size,
                      uint32_t slot);
 /* The row of this header goes from the cold tier. */
