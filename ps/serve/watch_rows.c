@@ -31,7 +31,6 @@ static psc_status_t read_log(ps_shard_t *shard, ps_request_t *request, bool *los
                              psc_error_t *error)
 {
     psp_watch_t *watch = &request->message.u.watch;
-    const ps_growth_t *growth;
     ps_watch_place_t place;
     ps_watch_log_t *log;
     *lost_out = false;
@@ -44,10 +43,7 @@ static psc_status_t read_log(ps_shard_t *shard, ps_request_t *request, bool *los
     if (st != PSC_OK)
         return st;
     const size_t most = most_rows(shard, request);
-    growth = request->table->growth;
-    st = ps_request_reserve(&shard->requests, &request->space, most, error);
-    if (st == PSC_OK && ps_growth_shares(growth))
-        st = ps_request_reserve(&shard->requests, &request->shared_space, most, error);
+    st = ps_shard_reserve(shard, request, most, error);
     if (st != PSC_OK)
         return st;
     ps_space_t *space = request->space;
@@ -58,12 +54,9 @@ static psc_status_t read_log(ps_shard_t *shard, ps_request_t *request, bool *los
         n = ps_watch_log_read(log, &place, space->ids, most, lost_out);
     for (size_t i = 0; i < n; i++)
         space->hashes[i] = psc_row_hash(request->table->number, space->ids[i]);
-    if (ps_growth_shares(growth))
-        ps_growth_locate_shared(growth, space->hashes, n, request->shared_space->ids,
-                                request->shared_space->hashes);
+    ps_shard_set_located(request, n);
     watch->cursor_size = PS_WATCH_CURSOR_BYTES;
     ps_watch_write_cursor(&place, watch->cursor);
-    request->located = true;
     request->batch.n = n;
     return PSC_OK;
 }

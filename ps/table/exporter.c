@@ -121,10 +121,7 @@ static psc_status_t take_rows(ps_shard_t *shard, ps_request_t *request, size_t m
                               size_t *n_out, psc_error_t *error)
 {
     ps_exporter_t *exporter = &shard->exporter;
-    const ps_growth_t *growth = request->table->growth;
-    psc_status_t st = ps_request_reserve(&shard->requests, &request->space, max_rows, error);
-    if (st == PSC_OK && ps_growth_shares(growth))
-        st = ps_request_reserve(&shard->requests, &request->shared_space, max_rows, error);
+    psc_status_t st = ps_shard_reserve(shard, request, max_rows, error);
     if (st != PSC_OK)
         return st;
     ps_space_t *space = request->space;
@@ -140,10 +137,7 @@ static psc_status_t take_rows(ps_shard_t *shard, ps_request_t *request, size_t m
         space->hashes[n] = hash;
         n++;
     }
-    if (ps_growth_shares(growth))
-        ps_growth_locate_shared(growth, space->hashes, n, request->shared_space->ids,
-                                request->shared_space->hashes);
-    request->located = true;
+    ps_shard_set_located(request, n);
     *n_out = n;
     return PSC_OK;
 }
@@ -183,7 +177,7 @@ psc_status_t ps_exporter_fill(ps_shard_t *shard, ps_request_t *request,
         return PSC_OK;
     }
     exporter->used_us = shard->now_us;
-    if (request->prepared || request->located) { /* its rows were being read, or wait for room */
+    if (request->located) { /* its rows were being read, or wait for room */
         *n_out = request->batch.n;
     } else {
         if (exporter->piece_at == exporter->piece.n && !exporter->piece.end) {

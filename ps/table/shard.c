@@ -142,15 +142,30 @@ psc_status_t ps_shard_find_table(const ps_shard_t *shard, uint32_t number, uint3
     return PSC_OK;
 }
 
+psc_status_t ps_shard_reserve(ps_shard_t *shard, ps_request_t *request, size_t n,
+                              psc_error_t *error)
+{
+    psc_status_t st = ps_request_reserve(&shard->requests, &request->space, n, error);
+    if (st == PSC_OK && ps_growth_shares(request->table->growth))
+        st = ps_request_reserve(&shard->requests, &request->shared_space, n, error);
+    return st;
+}
+
+void ps_shard_set_located(ps_request_t *request, size_t n)
+{
+    const ps_growth_t *growth = request->table->growth;
+    if (ps_growth_shares(growth))
+        ps_growth_locate_shared(growth, request->space->hashes, n, request->shared_space->ids,
+                                request->shared_space->hashes);
+    request->located = true;
+}
+
 psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request, const uint8_t *ids, size_t n,
                              psc_error_t *error)
 {
     if (request->located)
         return PSC_OK;
-    const ps_growth_t *growth = request->table->growth;
-    psc_status_t st = ps_request_reserve(&shard->requests, &request->space, n, error);
-    if (st == PSC_OK && ps_growth_shares(growth))
-        st = ps_request_reserve(&shard->requests, &request->shared_space, n, error);
+    psc_status_t st = ps_shard_reserve(shard, request, n, error);
     if (st != PSC_OK)
         return st;
     ps_space_t *space = request->space;
@@ -167,10 +182,7 @@ psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request, const uin
             error->id = id;
         return st;
     }
-    if (ps_growth_shares(growth))
-        ps_growth_locate_shared(growth, space->hashes, n, request->shared_space->ids,
-                                request->shared_space->hashes);
-    request->located = true;
+    ps_shard_set_located(request, n);
     return PSC_OK;
 }
 

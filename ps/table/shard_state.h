@@ -141,6 +141,13 @@ PSC_MUST_CHECK psc_status_t ps_shard_wait_clock(ps_shard_t *shard, const ps_sess
 PSC_MUST_CHECK psc_status_t ps_shard_locate(ps_shard_t *shard, ps_request_t *request,
                                             const uint8_t *ids, size_t n, psc_error_t *error);
 
+/* The two halves of it for who finds ids elsewhere: spaces of the request for n rows and for those
+ * that they share; then, once ids and hashes of n rows are there, where the shared ones are.
+ * Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_reserve(ps_shard_t *shard, ps_request_t *request, size_t n,
+                                             psc_error_t *error);
+void ps_shard_set_located(ps_request_t *request, size_t n);
+
 /*
  * Prepares the rows of a request. *ready_out false: request->state says what it waits for; call
  * again when it is tried next. Errors: INVALID_ARGUMENT (an id of another server), the store's.
