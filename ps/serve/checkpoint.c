@@ -87,7 +87,7 @@ static psc_status_t go_on(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     if (asked->step == PSP_CHECKPOINT_SAVE)
         return reply(shard, request, error);
     if (saver->state_bytes < asked->n)
-        ps_saver_state(shard, 0, asked->state, asked->n);
+        ps_saver_state(shard, asked->state, asked->n);
     else
         ps_saver_commit(shard);
     return wait(request);
@@ -109,7 +109,7 @@ static psc_status_t step(ps_shard_t *shard, const ps_session_t *session, ps_requ
                                  "%" PRIu64,
                                  asked->offset, saver->state_bytes);
         if (asked->step == PSP_CHECKPOINT_STATE)
-            ps_saver_state(shard, asked->offset, asked->state, asked->n);
+            ps_saver_state(shard, asked->state, asked->n);
         else if (asked->step == PSP_CHECKPOINT_COMMIT)
             ps_saver_commit(shard);
         else

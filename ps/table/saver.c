@@ -93,22 +93,19 @@ psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t sessio
     return PSC_OK;
 }
 
-void ps_saver_state(ps_shard_t *shard, uint64_t offset, const uint8_t *bytes, size_t n)
+void ps_saver_state(ps_shard_t *shard, const uint8_t *bytes, size_t n)
 {
     ps_saver_t *saver = &shard->saver;
     saver->phase = PS_SAVER_STORING;
-    saver->job.offset = offset;
     saver->job.bytes = bytes;
     saver->job.n = n;
-    if (offset + n > saver->state_bytes)
-        saver->state_bytes = offset + n;
+    saver->state_bytes += n;
     submit(saver, PS_SAVE_STATE);
 }
 
 void ps_saver_commit(ps_shard_t *shard)
 {
     shard->saver.phase = PS_SAVER_COMMITTING;
-    shard->saver.job.size = shard->saver.state_bytes;
     submit(&shard->saver, PS_SAVE_COMMIT);
 }
 
@@ -176,11 +173,13 @@ static void fail(ps_shard_t *shard, const psc_error_t *why)
         ps_saver_abandon(shard);
 }
 
-static void end(ps_saver_t *saver, ps_saver_phase_t phase)
+static void end(ps_saver_t *saver)
 {
-    saver->phase = phase;
-    saver->n_made += phase == PS_SAVER_IDLE && saver->result.code == PSC_OK;
-    saver->n_failed += phase == PS_SAVER_IDLE && saver->result.code != PSC_OK;
+    saver->phase = PS_SAVER_IDLE;
+    if (saver->result.code == PSC_OK)
+        saver->n_made++;
+    else
+        saver->n_failed++;
 }
 
 /* The job that changes phases came back. */
@@ -191,7 +190,7 @@ static void take_job(ps_shard_t *shard)
     if (job->kind == PS_SAVE_ABANDON) { /* what could not be removed, the next start removes */
         if (saver->result.code == PSC_OK)
             (void)psc_error_set(&saver->result, PSC_INTERRUPTED, "the checkpoint was given up");
-        end(saver, PS_SAVER_IDLE);
+        end(saver);
         return;
     }
     if (job->kind == PS_SAVE_BEGIN) {
@@ -205,11 +204,11 @@ static void take_job(ps_shard_t *shard)
     } else if (job->kind == PS_SAVE_FINISH) {
         const uint64_t took_us = shard->now_us - saver->began_us;
         saver->longest_us = took_us > saver->longest_us ? took_us : saver->longest_us;
-        end(saver, PS_SAVER_SAVED);
+        saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_STATE) {
-        end(saver, PS_SAVER_SAVED);
+        saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_COMMIT) {
-        end(saver, PS_SAVER_IDLE);
+        end(saver);
     }
 }
 

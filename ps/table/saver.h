@@ -3,7 +3,7 @@
  * is at that moment (saver_image.h), and the jobs that write both, which somebody else does.
  *
  *     ps_saver_begin(shard, "", session, error)          this is the moment
- *     ps_saver_step(shard, &progress) at every poll      until ps_saver_phase is SAVED or IDLE
+ *     ps_saver_step(shard, &progress) at every poll      until ps_saver_look says SAVED or IDLE
  *     ps_saver_state, ps_saver_commit                    the same again
  *
  * One checkpoint at a time. A failure of writing fails the checkpoint, and the shard goes on.
@@ -22,8 +22,8 @@ typedef enum ps_save_kind {
     PS_SAVE_BEGIN,   /* name (in: "" at the first server; out) */
     PS_SAVE_ROWS,    /* piece */
     PS_SAVE_FINISH,  /* image; what the cold tier saved is in the staging folder */
-    PS_SAVE_STATE,   /* bytes at offset of the client's state */
-    PS_SAVE_COMMIT,  /* size: of the client's state */
+    PS_SAVE_STATE,   /* the next bytes of the client's state */
+    PS_SAVE_COMMIT,  /* manifest and name, at the first server */
     PS_SAVE_ABANDON, /* also what is in the staging folder */
     PS_SAVE_READ,    /* name (in: "" for the newest; out), offset; out: size, bytes and n */
 } ps_save_kind_t;
@@ -45,8 +45,8 @@ typedef struct ps_save_job {
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     ps_cut_piece_t *piece;
     const ps_save_image_t *image;
-    uint64_t offset, size;
-    const uint8_t *bytes; /* STATE: borrowed; READ: into room */
+    uint64_t offset, size; /* READ */
+    const uint8_t *bytes;  /* STATE: borrowed; READ: into room */
     size_t n;
     uint8_t *room; /* READ: [PS_SAVE_STATE_BYTES] */
 } ps_save_job_t;
@@ -100,14 +100,14 @@ void ps_saver_clear(struct ps_shard *shard);
 PSC_MUST_CHECK psc_status_t ps_saver_begin(struct ps_shard *shard, const char *name,
                                            uint64_t session, psc_error_t *error);
 
-/* In SAVED only: a piece of the client's state; the end; giving it up. bytes: borrowed until the
- * phase changes. */
-void ps_saver_state(struct ps_shard *shard, uint64_t offset, const uint8_t *bytes, size_t n);
+/* In SAVED only: the next piece of the client's state; the end; giving it up. bytes: borrowed until
+ * the phase changes. */
+void ps_saver_state(struct ps_shard *shard, const uint8_t *bytes, size_t n);
 void ps_saver_commit(struct ps_shard *shard);
 void ps_saver_abandon(struct ps_shard *shard);
 
 /* Starts to read a checkpoint's state for a session, which then sets read_session to 0. False:
- * another one's is under way. */
+ * another one's is under way, or no memory is left just now. */
 PSC_MUST_CHECK bool ps_saver_read(struct ps_shard *shard, const char *name, uint64_t offset,
                                   uint64_t session);
 
