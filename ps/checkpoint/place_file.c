@@ -11,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,7 +23,7 @@ bool ps_place_is_constant(const char *name)
     return end != NULL && strcmp(end, ".sst") == 0;
 }
 
-static int write_all(int fd, const uint8_t *bytes, size_t n)
+int ps_place_bytes(int fd, const uint8_t *bytes, size_t n)
 {
     for (size_t done = 0; done < n;) {
         const ssize_t put = write(fd, bytes + done, n - done);
@@ -45,7 +44,7 @@ static int copy_bytes(int from, int to)
         if (got == 0)
             break;
         if (got > 0)
-            failed = write_all(to, bytes, (size_t)got);
+            failed = ps_place_bytes(to, bytes, (size_t)got);
         else if (errno != EINTR)
             failed = errno;
     }

@@ -7,9 +7,14 @@
 #include "common/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* Whether a file of a cold tier never changes once it is there. */
 bool ps_place_is_constant(const char *name);
+
+/* Writes all of that to an open file. 0, or errno. */
+int ps_place_bytes(int fd, const uint8_t *bytes, size_t n);
 
 /*
  * Makes `to` a file like `from`: a constant one is linked where the file system can, all others are

@@ -56,7 +56,7 @@ static char *path_of(const ps_restore_t *restore, const char *file)
 
 /* ---- which ---- */
 
-/* The newest, or "" when there is none; *before_out: the one before it. Gives. */
+/* The one that is asked for, "": none; before: of "auto", the one before it, "": none. */
 static psc_status_t choose(const char *folder, const char *resume,
                            char name[PSP_SAVED_NAME_MAX + 1], char before[PSP_SAVED_NAME_MAX + 1],
                            psc_error_t *error)

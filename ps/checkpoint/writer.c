@@ -32,6 +32,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+_Static_assert(PSP_SAVED_NAME_MAX == PSP_CHECKPOINT_NAME_MAX, "a job's name is the checkpoint's");
+
 /* Files of a part. */
 typedef struct files {
     psp_saved_file_t *all;
@@ -118,18 +120,19 @@ static psc_status_t open_new(const ps_writer_t *writer, const char *file, bool s
     return st;
 }
 
+static psc_status_t cannot_write(const ps_writer_t *writer, const char *what, int failed,
+                                 psc_error_t *error)
+{
+    return psc_error_set_errno(error, failed, "cannot write %s of %s/%s", what,
+                               ps_keeper_folder(writer->options.keeper), writer->name);
+}
+
 static psc_status_t append(const ps_writer_t *writer, const char *what, int fd, XXH3_state_t *sum,
                            const uint8_t *bytes, size_t n, psc_error_t *error)
 {
     (void)XXH3_64bits_update(sum, bytes, n);
-    for (size_t done = 0; done < n;) {
-        const ssize_t put = write(fd, bytes + done, n - done);
-        if (put < 0 && errno != EINTR)
-            return psc_error_set_errno(error, errno, "cannot write %s of %s/%s", what,
-                                       ps_keeper_folder(writer->options.keeper), writer->name);
-        done += put > 0 ? (size_t)put : 0;
-    }
-    return PSC_OK;
+    const int failed = ps_place_bytes(fd, bytes, n);
+    return failed == 0 ? PSC_OK : cannot_write(writer, what, failed, error);
 }
 
 static psc_status_t finish_file(const ps_writer_t *writer, const char *what, int *fd,
@@ -139,10 +142,7 @@ static psc_status_t finish_file(const ps_writer_t *writer, const char *what, int
     if (close(*fd) != 0 && failed == 0)
         failed = errno;
     *fd = -1;
-    if (failed == 0)
-        return PSC_OK;
-    return psc_error_set_errno(error, failed, "cannot write %s of %s/%s", what,
-                               ps_keeper_folder(writer->options.keeper), writer->name);
+    return failed == 0 ? PSC_OK : cannot_write(writer, what, failed, error);
 }
 
 /* ---- the steps ---- */
@@ -176,10 +176,11 @@ static psc_status_t begin(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *
 static psc_status_t take_file(ps_writer_t *writer, const char *name, psc_error_t *error)
 {
     char below[PSP_SAVED_NAME_MAX + 32];
-    uint64_t size = 0, checksum = 0;
     (void)snprintf(below, sizeof below, "rocksdb/%.127s", name);
     const bool constant = ps_place_is_constant(name);
     const psp_saved_file_t *known = constant ? find_file(&writer->last, below) : NULL;
+    uint64_t size = known != NULL ? known->size : 0;
+    uint64_t checksum = known != NULL ? known->checksum : 0;
     char *from = psp_saved_path(writer->staging, name, NULL);
     char *to = ps_keeper_path(writer->options.keeper, writer->name, below, false);
     char *before = known != NULL
@@ -194,8 +195,7 @@ static psc_status_t take_file(ps_writer_t *writer, const char *name, psc_error_t
     if (st == PSC_OK && known == NULL)
         st = psp_saved_sum(to, &size, &checksum, error);
     if (st == PSC_OK)
-        st = add_file(&writer->files, below, known != NULL ? known->size : size,
-                      known != NULL ? known->checksum : checksum, error);
+        st = add_file(&writer->files, below, size, checksum, error);
     psc_free(from);
     psc_free(to);
     psc_free(before);
@@ -220,21 +220,15 @@ static psc_status_t take_staging(ps_writer_t *writer, psc_error_t *error)
 static psc_status_t write_growth(ps_writer_t *writer, const ps_save_image_t *image,
                                  psc_error_t *error)
 {
-    int fd = -1;
     if (image->n_growth == 0)
         return PSC_OK;
-    psc_status_t st = open_new(writer, "growth", false, &fd, error);
-    if (st != PSC_OK)
-        return st;
-    XXH3_state_t *sum = writer->state_sum; /* not in use before the client's state */
-    (void)XXH3_64bits_reset(sum);
-    st = append(writer, "growth", fd, sum, image->growth, image->n_growth, error);
-    const psc_status_t finished = finish_file(writer, "growth", &fd, st == PSC_OK ? error : NULL);
+    char *path = ps_keeper_path(writer->options.keeper, writer->name, "growth", false);
+    psc_status_t st = path == NULL ? no_memory(error)
+                                   : psc_file_write(path, image->growth, image->n_growth, error);
+    psc_free(path);
     if (st == PSC_OK)
-        st = finished;
-    if (st == PSC_OK)
-        st = add_file(&writer->files, "growth", image->n_growth, XXH3_64bits_digest(sum), error);
-    (void)XXH3_64bits_reset(sum);
+        st = add_file(&writer->files, "growth", image->n_growth,
+                      XXH3_64bits(image->growth, image->n_growth), error);
     return st;
 }
 
