@@ -502,12 +502,12 @@ static psc_status_t agree(const ps_server_t *server, char *name, size_t size, ps
     return fellows != NULL ? fellows->agree(fellows->context, name, size, error) : error->code;
 }
 
-/* What a step of the saver ended with, after which it is to be in this phase. */
-static void take_step(ps_server_t *server, ps_saver_phase_t wanted, psc_error_t *failure)
+/* Carries a step of the saver to its end. failure: why it failed, if it did. */
+static void take_step(ps_server_t *server, psc_error_t *failure)
 {
     psc_error_t result = PSC_ERROR_INIT;
-    const ps_saver_phase_t phase = settle_saver(server, &result, failure);
-    if (failure->code == PSC_OK && (result.code != PSC_OK || phase != wanted))
+    (void)settle_saver(server, &result, failure);
+    if (failure->code == PSC_OK)
         *failure = result;
 }
 
@@ -518,7 +518,7 @@ static void save_part(ps_server_t *server, char *name, size_t size, psc_error_t 
     const char *chosen = "";
     if (ps_saver_begin(server->shard, name, 0, failure) != PSC_OK)
         return;
-    take_step(server, PS_SAVER_SAVED, failure);
+    take_step(server, failure);
     (void)ps_saver_look(server->shard, &result, &chosen);
     (void)snprintf(name, size, "%s", chosen);
 }
@@ -542,7 +542,7 @@ static void save_last(ps_server_t *server)
         save_part(server, name, sizeof name, &failure);
     if (agree(server, name, sizeof name, &failure) == PSC_OK && first) {
         ps_saver_commit(server->shard);
-        take_step(server, PS_SAVER_IDLE, &failure);
+        take_step(server, &failure);
     }
     if (agree(server, name, sizeof name, &failure) == PSC_OK)
         (void)snprintf(server->saved, sizeof server->saved, "%s", name);
@@ -565,9 +565,7 @@ static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
         if (st == PSC_OK && !progress && ps_shard_waiting(server->shard, UINT32_MAX) != 0)
             psp_transport_wait(server->transport, idle_us(server));
     }
-    if (st != PSC_OK)
-        return st;
-    return PSC_OK;
+    return st;
 }
 
 /* What waits still is refused. */
