@@ -250,16 +250,6 @@ void ps_guests_clear(ps_shard_t *shard)
 
 /* ---- requests in their order ---- */
 
-/* Answers a request that will not be served. Takes request. */
-static psc_status_t refuse(ps_shard_t *shard, ps_request_t *request, const psc_error_t *refusal,
-                           psc_error_t *error)
-{
-    psc_status_t st =
-        ps_shard_refuse(shard, request->buffer, request->message.request.request, refusal, error);
-    ps_request_destroy(&shard->requests, request);
-    return st;
-}
-
 void ps_guests_refuse_parked(ps_shard_t *shard, uint32_t peer, const psc_error_t *refusal)
 {
     ps_guest_t *guest = guest_of(shard, peer);
@@ -268,7 +258,7 @@ void ps_guests_refuse_parked(ps_shard_t *shard, uint32_t peer, const psc_error_t
         guest->parked = request->next;
         guest->n_parked--;
         /* Without memory for an answer its call ends without one. */
-        if (refuse(shard, request, refusal, NULL) != PSC_OK)
+        if (ps_shard_refuse_request(shard, request, refusal, NULL) != PSC_OK)
             shard->counters.refused++;
     }
 }
@@ -278,7 +268,7 @@ static psc_status_t refuse_many(ps_shard_t *shard, ps_request_t *request, psc_er
     psc_error_t refusal = PSC_ERROR_INIT;
     (void)psc_error_set(&refusal, PSC_BUSY, "more than %u requests of a session under way",
                         PS_GUEST_REQUESTS);
-    return refuse(shard, request, &refusal, error);
+    return ps_shard_refuse_request(shard, request, &refusal, error);
 }
 
 static ps_request_t *find_sequence(ps_request_t *first, uint64_t sequence)
@@ -303,7 +293,7 @@ static psc_status_t take_over(ps_shard_t *shard, ps_request_t *waiting, ps_reque
     request->buffer->grant = grant;
     request->message.request.request = number;
     (void)psc_error_set(&refusal, PSC_BUSY, "the request was sent again, and is answered there");
-    return refuse(shard, request, &refusal, error);
+    return ps_shard_refuse_request(shard, request, &refusal, error);
 }
 
 /* A request with a sequence that was there before. */
@@ -358,7 +348,7 @@ static psc_status_t refuse_ahead(ps_shard_t *shard, ps_request_t *request, psc_e
                         " requests of this session that it had answered since are lost. Say hello "
                         "again, and go on from that checkpoint",
                         request->message.request.lowest_unacked - next);
-    psc_status_t st = refuse(shard, request, &refusal, error);
+    psc_status_t st = ps_shard_refuse_request(shard, request, &refusal, error);
     ps_guests_end(shard, peer);
     return st;
 }

@@ -87,3 +87,12 @@ psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_t *asked, uint6
         send_to(shard, asked, buffer);
     return st;
 }
+
+psc_status_t ps_shard_refuse_request(ps_shard_t *shard, ps_request_t *request,
+                                     const psc_error_t *refusal, psc_error_t *error)
+{
+    psc_status_t st =
+        ps_shard_refuse(shard, request->buffer, request->message.request.request, refusal, error);
+    ps_request_destroy(&shard->requests, request);
+    return st;
+}

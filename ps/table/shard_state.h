@@ -176,6 +176,10 @@ PSC_MUST_CHECK psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_
                                             uint64_t request, const psc_error_t *refusal,
                                             psc_error_t *error);
 
+/* The same of a request that will not be served. Takes request. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_shard_refuse_request(ps_shard_t *shard, ps_request_t *request,
+                                                    const psc_error_t *refusal, psc_error_t *error);
+
 /* A request whose turn it is among those of its session. Takes request. Errors: the shard's end. */
 PSC_MUST_CHECK psc_status_t ps_shard_take(ps_shard_t *shard, ps_request_t *request,
                                           psc_error_t *error);

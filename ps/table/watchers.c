@@ -83,6 +83,16 @@ static bool has_news(const ps_shard_t *shard, const ps_request_t *request)
            ps_watch_log_has_news(table->log, &place);
 }
 
+/* Waits until request->until_us. Takes request. */
+static void keep(ps_watchers_t *watchers, ps_request_t *request)
+{
+    if (watchers->n == 0 || request->until_us < watchers->next_us)
+        watchers->next_us = request->until_us;
+    request->next = watchers->waiting;
+    watchers->waiting = request;
+    watchers->n++;
+}
+
 psc_status_t ps_watchers_take(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     ps_watchers_t *watchers = &shard->watchers;
@@ -93,19 +103,12 @@ psc_status_t ps_watchers_take(ps_shard_t *shard, ps_request_t *request, psc_erro
         psc_error_t refusal = PSC_ERROR_INIT;
         (void)psc_error_set(&refusal, PSC_BUSY, "%u requests watch tables here: try again",
                             PS_WATCHERS_MAX);
-        psc_status_t st = ps_shard_refuse(shard, request->buffer, request->message.request.request,
-                                          &refusal, error);
-        ps_request_destroy(&shard->requests, request);
-        return st;
+        return ps_shard_refuse_request(shard, request, &refusal, error);
     }
     uint64_t wait_ms = watch->wait_ms != 0 ? watch->wait_ms : PS_WATCH_WAIT_MS;
     wait_ms = wait_ms < PS_WATCH_WAIT_MOST_MS ? wait_ms : PS_WATCH_WAIT_MOST_MS;
     request->until_us = shard->now_us + wait_ms * 1000;
-    if (watchers->n == 0 || request->until_us < watchers->next_us)
-        watchers->next_us = request->until_us;
-    request->next = watchers->waiting;
-    watchers->waiting = request;
-    watchers->n++;
+    keep(watchers, request);
     return PSC_OK;
 }
 
@@ -114,10 +117,7 @@ static psc_status_t refuse_stray(ps_shard_t *shard, ps_request_t *request, psc_e
 {
     psc_error_t refusal = PSC_ERROR_INIT;
     (void)psc_error_set(&refusal, PSC_PEER_GONE, "the session that watched has ended");
-    psc_status_t st =
-        ps_shard_refuse(shard, request->buffer, request->message.request.request, &refusal, error);
-    ps_request_destroy(&shard->requests, request);
-    return st;
+    return ps_shard_refuse_request(shard, request, &refusal, error);
 }
 
 static void let_logs_go(ps_shard_t *shard)
@@ -140,7 +140,6 @@ psc_status_t ps_watchers_step(ps_shard_t *shard, psc_error_t *error)
     if (watchers->n == 0 || (!watchers->news && shard->now_us < watchers->next_us))
         return PSC_OK;
     watchers->news = false;
-    watchers->next_us = UINT64_MAX;
     ps_request_t *request = watchers->waiting;
     watchers->waiting = NULL; /* those that go on waiting come back */
     watchers->n = 0;
@@ -155,11 +154,7 @@ psc_status_t ps_watchers_step(ps_shard_t *shard, psc_error_t *error)
                    (request->until_us <= shard->now_us || has_news(shard, request))) {
             st = ps_shard_enqueue(shard, request, error);
         } else {
-            if (request->until_us < watchers->next_us)
-                watchers->next_us = request->until_us;
-            request->next = watchers->waiting;
-            watchers->waiting = request;
-            watchers->n++;
+            keep(watchers, request);
         }
         request = next;
     }
@@ -178,9 +173,9 @@ void ps_watchers_end(ps_shard_t *shard, const psc_error_t *why)
         shard->watchers.waiting = request->next;
         shard->watchers.n--;
         /* Without memory for an answer its call ends without one. */
-        if (why != NULL && ps_shard_refuse(shard, request->buffer, request->message.request.request,
-                                           why, NULL) != PSC_OK)
+        if (why == NULL)
+            ps_request_destroy(&shard->requests, request);
+        else if (ps_shard_refuse_request(shard, request, why, NULL) != PSC_OK)
             shard->counters.refused++;
-        ps_request_destroy(&shard->requests, request);
     }
 }
