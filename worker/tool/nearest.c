@@ -2,8 +2,9 @@
  * embps nearest: the words whose vectors have the greatest cosine with that of a word, in a file or
  * in a table of running servers (nearest_live.c).
  *
- * Each word is looked up as typed, then in lower case. Known words are answered even if others are
- * unknown; those are reported after, and the exit status says so.
+ * Each word is looked up as typed, then in lower case. Of a file, known words are answered even if
+ * others are unknown; those are reported after, and the exit status says so. A table is looked
+ * through once for all words, so with one that is unknown it is not begun.
  */
 #include "common/alloc.h"
 #include "common/log.h"

@@ -5,11 +5,10 @@
 #include "worker/tool/table_text.h"
 
 #include "worker/tool/address_options.h"
+#include "worker/tool/word_list.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 typedef enum field_kind { TEXT, U32, U64, REAL, TRUTH } field_kind_t;
@@ -96,14 +95,6 @@ json_t *psw_table_text_write(const embps_table_options_t *options)
     return NULL;
 }
 
-static bool read_u64(const char *text, uint64_t *out)
-{
-    char *end;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
-}
-
 static bool read_field(const struct field *field, const json_t *value,
                        embps_table_options_t *options)
 {
@@ -117,7 +108,8 @@ static bool read_field(const struct field *field, const json_t *value,
         return json_is_integer(value) && json_integer_value(value) >= 0 &&
                json_integer_value(value) <= UINT32_MAX;
     case U64:
-        return json_is_string(value) && read_u64(json_string_value(value), at);
+        return json_is_string(value) &&
+               psw_parse_id(field->name, json_string_value(value), at, NULL) == PSC_OK;
     case REAL:
         *(double *)at = json_number_value(value);
         return json_is_number(value);
@@ -168,7 +160,7 @@ psc_status_t psw_table_text_read(const json_t *object, embps_table_options_t *op
 
 typedef struct wanted {
     const char *name;
-    json_t *object; /* NULL: not seen */
+    json_t *object; /* NULL: not seen, or no memory */
     bool seen;
 } wanted_t;
 

@@ -97,7 +97,6 @@ typedef struct top {
     const top_options_t *options;
     embps_watch_t *watch; /* NULL: no table */
     psw_hot_rows_t hot;
-    uint64_t n_told;
     bool lost;
 } top_t;
 
@@ -123,7 +122,6 @@ static psc_status_t look(const top_t *top, sample_t *sample, psc_error_t *error)
 static psc_status_t pass_time(top_t *top, uint64_t until_us, psc_error_t *error)
 {
     top->hot.n = 0;
-    top->n_told = 0;
     top->lost = false;
     for (uint64_t now_us = psc_clock_us(); now_us < until_us; now_us = psc_clock_us()) {
         const uint64_t left_us = until_us - now_us;
@@ -139,7 +137,6 @@ static psc_status_t pass_time(top_t *top, uint64_t until_us, psc_error_t *error)
         if (embps_watch_next(top->watch, (uint32_t)(left_us / 1000 + 1), &block, &lost, &what) != 0)
             return psw_import_error(&what, error);
         top->lost = top->lost || lost;
-        top->n_told += block.n;
         for (size_t i = 0; i < block.n; i++)
             psw_hot_rows_add(&top->hot, block.ids[i]);
     }
