@@ -82,10 +82,8 @@ static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const v
         step->step = PSP_CHECKPOINT_COMMIT;
         st = take_step(client, step, 0, 1, NULL, NULL, 0, error);
     }
-    if (st == PSC_OK && n_servers > 1) { /* theirs is over too: nothing is removed any more */
-        step->step = PSP_CHECKPOINT_COMMIT;
+    if (st == PSC_OK && n_servers > 1) /* theirs is over too: nothing is removed any more */
         st = take_step(client, step, 1, n_servers, NULL, NULL, 0, error);
-    }
     return st;
 }
 
