@@ -73,18 +73,9 @@ start_door late 127.0.0.1:0 --tls-cert ours/old_server.pem --tls-key ours/old_se
 expect UNAVAILABLE "a server whose certificate has expired" ours/ca.pem
 stop_door
 
-refused() # CODE WORDS OPTION...
-{
-    local want=$1 words=$2 code=0
-    shift 2
-    "$server" --data refused "$@" >refused.log 2>&1 || code=$?
-    [ "$code" = "$want" ] || failed "$*: exit status $code"
-    grep -qF -- "$words" refused.log || failed "$*: $(cat refused.log)"
-    [ ! -e refused ] || failed "$*: left files"
-}
-refused 2 "the key is not the certificate's" --listen 127.0.0.1:0 --tls-cert server.pem --tls-key ours/guest.key
-refused 3 "nowhere.pem" --listen 127.0.0.1:0 --tls-cert nowhere.pem --tls-key ours/guest.key
-refused 2 "--tls-client-ca" --listen 0.0.0.0:0 --tls-cert server.pem --tls-key server.key
+refused_start 2 "the key is not the certificate's" --listen 127.0.0.1:0 --tls-cert server.pem --tls-key ours/guest.key
+refused_start 3 "nowhere.pem" --listen 127.0.0.1:0 --tls-cert nowhere.pem --tls-key ours/guest.key
+refused_start 2 "--tls-client-ca" --listen 0.0.0.0:0 --tls-cert server.pem --tls-key server.key
 start_door open 0.0.0.0:0 --tls-cert server.pem --tls-key server.key --tls-client-ca ours/ca.pem
 if grep -q warn open.log; then
     failed "a warning with certificates of both sides: $(cat open.log)"
