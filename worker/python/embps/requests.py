@@ -43,7 +43,7 @@ class Session:
         self.pid = os.getpid()
         self.dropped: collections.deque[_Record] = collections.deque()
         self.unseen: errors.Error | None = None  # guarded by lock; the first error of a dropped one
-        self.walks: set[Any] = set()  # exports that have not ended (walks.py); guarded by lock
+        self.walks: set[Any] = set()  # exports and watches (walks.py); guarded by lock
         self.ended_walks: collections.deque[Any] = collections.deque()  # those that were forgotten
 
     @contextlib.contextmanager

@@ -16,9 +16,10 @@ Without --connect the table is in this process and ends with it; its rows are in
 optimizers keep beside the rows begins anew.
 
 With --connect and no --checkpoint everything is in one checkpoint of the servers (embps-server
---checkpoints): rows, what their optimizer keeps, and the layers. When servers and program are started again,
-a run that was interrupted has the losses of one that was not, to the last bit, whatever the optimizer. When
-the program alone is, the rows are up to --save-every steps ahead of the layers; so they are with a
+--checkpoints): rows, what their optimizer keeps, and the layers. When servers and program were killed and are
+started again, the run has the losses of one that was not interrupted, to the last bit, whatever the optimizer.
+Servers that end in order make a checkpoint without layers, beyond which this program does not go on. When
+the program alone is killed, the rows are up to --save-every steps ahead of the layers; so they are with a
 --checkpoint of its own.
 """
 
