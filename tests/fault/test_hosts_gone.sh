@@ -18,11 +18,7 @@ words=$((words / epochs * (epochs / 3))) epochs=$((epochs / 3)) # the loss is at
 
 # At staleness 0 the others stand too, so that they are still there when it goes on.
 name="worker 2 stopped"
-start "$epochs" 0 auto
-await_training "$name"
-pid=$(worker_pid 2) || failed "$name: it is not there"
-kill -STOP "$pid"
-await_loss "$name"
+stop_in_time "$name" 2 0 auto
 expect_line "$name" "worker 2 (host node4, .*gave no sign of life for too long"
 go_on "$name" "$pid"
 finish_job 90

@@ -19,12 +19,8 @@ words=$((words / epochs * (epochs / 2))) epochs=$((epochs / 2)) # the loss is at
 killed() # WORKER STALENESS RULE HOST
 {
     local name="worker $1 killed, staleness $2, $3"
-    start "$epochs" "$2" "$3"
-    await_training "$name"
-    kill -KILL "$(worker_pid "$1")" || failed "$name: it is not there"
-    await_loss "$name"
+    kill_in_time "$name" "$1" "$2" "$3"
     expect_line "$name" "worker $1 (host node$4, .*is gone, ended by signal 9 (Killed)"
-    finish_job 90
     expect_line "$name" "came to its end without worker $1"
     expect_loss "$name"
 }
