@@ -6,6 +6,7 @@ values are finite is checked by the library, before it sends, in the pass that i
 
 from __future__ import annotations
 
+import math
 import operator
 from ctypes import POINTER, c_float, c_uint8, c_uint64
 from typing import Any
@@ -34,12 +35,16 @@ def _ids_one_by_one(values: Any) -> np.ndarray:
     return out
 
 
+def _array(name: str, values: Any, wanted: str) -> np.ndarray:
+    try:
+        return np.asarray(values)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InvalidArgument(f"{name}: no array of {wanted}: {error}") from error
+
+
 def as_ids(ids: Any) -> np.ndarray:
     """ids as uint64, C-contiguous, of the same shape. Integers of any width; no negative ones."""
-    try:
-        array = np.asarray(ids)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgument(f"ids: no array of integers: {error}") from error
+    array = _array("ids", ids, "integers")
     if array.dtype.kind not in "iu":
         if array.size == 0 and not isinstance(ids, np.ndarray):
             return np.empty(array.shape, dtype=np.uint64)  # [] has a dtype by accident
@@ -50,34 +55,34 @@ def as_ids(ids: Any) -> np.ndarray:
         if array.size and (least := int(array.min())) < 0:
             raise InvalidArgument(f"ids: {least} is negative")
         if array.dtype == np.int64:
-            return np.ascontiguousarray(array).view(np.uint64).reshape(array.shape)
-    return np.ascontiguousarray(array, dtype=np.uint64).reshape(array.shape)
+            return np.require(array, np.int64, "CA").view(np.uint64)
+    return np.require(array, np.uint64, "CA")
 
 
-def as_rows(rows: Any, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """rows as float32, C-contiguous, of exactly this shape."""
-    try:
-        array = np.asarray(rows)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgument(f"{what}: no array of numbers: {error}") from error
+def as_rows(rows: Any, shape: tuple[int | None, ...], what: str) -> np.ndarray:
+    """rows as float32, C-contiguous, of exactly this shape; None: of any width there."""
+    array = _array(what, rows, "numbers")
     if array.dtype.kind != "f" and not (array.size == 0 or
                                         (array.dtype.kind in "iu" and not isinstance(rows, np.ndarray))):
         raise InvalidArgument(f"{what}: an array of {array.dtype}; floats are wanted")
-    if array.shape != shape and array.size + int(np.prod(shape)) != 0:
+    wanted = str(list(shape)).replace("None", "K")
+    if shape[-1] is None:
+        shape = (*shape[:-1], array.shape[-1] if array.ndim == len(shape) else 0)
+    if array.shape != shape and array.size + math.prod(width or 0 for width in shape) != 0:
         raise InvalidArgument(f"{what}: shape {list(array.shape)}; these ids and the table's dim make "
-                              f"it {list(shape)}")
+                              f"it {wanted}")
     with np.errstate(over="ignore"):  # what becomes infinite is found by the library, with its id
-        return np.ascontiguousarray(array, dtype=np.float32)
+        return np.require(array, np.float32, "CA")
 
 
 def as_counts(counts: Any, shape: tuple[int, ...]) -> np.ndarray:
     """counts as uint32, C-contiguous, of exactly this shape."""
-    array = np.asarray(counts)
+    array = _array("counts", counts, "integers")
     if array.dtype.kind not in "iu" or array.shape != shape:
         raise InvalidArgument(f"counts: must be integers of shape {list(shape)}")
     if array.size and not (0 <= int(array.min()) and int(array.max()) < 2**32):
         raise InvalidArgument("counts: a number is not in 0 to 2**32 - 1")
-    return np.ascontiguousarray(array, dtype=np.uint32)
+    return np.require(array, np.uint32, "CA")
 
 
 def as_out(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
@@ -86,8 +91,8 @@ def as_out(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:
         return np.empty(shape, dtype=np.float32)
     if not isinstance(out, np.ndarray) or out.dtype != np.float32 or out.shape != shape:
         raise InvalidArgument(f"out: must be a float32 array of shape {list(shape)}")
-    if not out.flags.c_contiguous or not out.flags.writeable:
-        raise InvalidArgument("out: must be C-contiguous and writeable")
+    if not out.flags.carray:
+        raise InvalidArgument("out: must be C-contiguous, aligned and writeable")
     return out
 
 

@@ -13,26 +13,21 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import math
 import os
-import re
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from ctypes import POINTER, byref, c_bool, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from collections.abc import Callable, Iterator
+from ctypes import POINTER, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from types import TracebackType
-from typing import Any, Union
+from typing import Any
 
 import numpy as np
 
-from . import arrays, errors, library
+from . import arguments, arrays, errors, library
+from .arguments import U32_MAX, U64_MAX, Path, Spec, TableInfo
 from .errors import InvalidArgument
 from .requests import Future, Session
 from .walks import Walk, Watch
 
-Spec = Union[str, Sequence[Union[str, float]]]  # "adam", or ("adam", 0.9, 0.999)
-Path = Union[str, "os.PathLike[str]"]
-_FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_U32, _U64 = 2**32 - 1, 2**64 - 1
 
 
 class RowState(enum.IntEnum):
@@ -45,98 +40,13 @@ class RowState(enum.IntEnum):
     LATE = 5  # pull_within alone: not there in time, no value
 
 
-def _number(name: str, value: Any, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InvalidArgument(f"{name}: {value!r} is no integer")
-    if not 0 <= value <= most:
-        raise InvalidArgument(f"{name}: {value} is not in 0 to {most}")
-    return int(value)
-
-
-def _text(name: str, value: Any) -> bytes:
-    if not isinstance(value, str) or "\0" in value:
-        raise InvalidArgument(f"{name}: {value!r} is no text")
-    return value.encode()
-
-
-def _bytes(name: str, value: int | str) -> int:
-    """A number of bytes, or text such as "256M"."""
-    if isinstance(value, str):
-        match = re.fullmatch(r"(\d+)([KMGT]?)", value)
-        if not match:
-            raise InvalidArgument(f"{name}: {value!r} is no size; 64M or 2G would be")
-        value = int(match[1]) * _FACTORS[match[2]]
-    return _number(name, value, _U64)
-
-
-def _milliseconds(name: str, seconds: float | None) -> int:
-    """0 (for ever) of None."""
-    if seconds is None:
-        return 0
-    if not math.isfinite(seconds) or not 0 < seconds <= _U32 / 1000:
-        raise InvalidArgument(f"{name}: {seconds} s; more than 0 is wanted, or None")
-    return max(1, round(seconds * 1000))
-
-
 _FILE_VARIABLES = {"tls_ca": "EMBPS_TLS_CA", "tls_cert": "EMBPS_CLIENT_TLS_CERT",
                    "tls_key": "EMBPS_CLIENT_TLS_KEY", "token_file": "EMBPS_TOKEN_FILE"}
 
 
-def _file(name: str, path: Path | None) -> bytes | None:
+def _file(name: str, given: Path | None) -> bytes | None:
     """The name of a file, if need be from the environment; None: none, also where it is ""."""
-    if path is None:
-        path = os.environ.get(_FILE_VARIABLES[name], "")
-    return _text(name, os.path.expanduser(os.fspath(path))) or None
-
-
-def _set_spec(struct: library.TableOptions, name: str, spec: Spec) -> None:
-    """An initialiser or optimizer with its parameters, in the order of embps.h."""
-    parts = [spec] if isinstance(spec, str) else list(spec)
-    if not parts or len(parts) > 1 + library.MAX_PARAMS:
-        raise InvalidArgument(f"{name}: a name and up to {library.MAX_PARAMS} parameters are wanted")
-    setattr(struct, name, _text(name, parts[0]))
-    setattr(struct, f"n_{name}_params", len(parts) - 1)
-    for at, value in enumerate(parts[1:]):
-        try:
-            getattr(struct, f"{name}_params")[at] = float(value)
-        except (TypeError, ValueError):
-            raise InvalidArgument(f"{name}: parameter {value!r} is no number") from None
-
-
-def _table_options(dim: int, init: Spec, optimizer: Spec, seed: int,
-                   options: Mapping[str, Any]) -> library.TableOptions:
-    struct = library.TableOptions(size=sizeof(library.TableOptions))
-    struct.dim = _number("dim", dim, _U32)
-    struct.seed = _number("seed", seed, _U64)
-    _set_spec(struct, "init", init)
-    _set_spec(struct, "optimizer", optimizer)
-    types = dict(library.TableOptions._fields_)
-    for name, value in options.items():
-        if name == "bounds":
-            if value is not None:
-                struct.has_bounds = True
-                struct.weight_min, struct.weight_max = (float(limit) for limit in value)
-        elif name == "pad_id":
-            if value is not None:
-                struct.has_pad, struct.pad_id = True, _number(name, value, _U64)
-        elif name not in _PLAIN_OPTIONS:
-            raise InvalidArgument(f"option {name} is none of a table's; those are init, optimizer, "
-                                  f"seed, bounds, pad_id, {', '.join(_PLAIN_OPTIONS)}")
-        elif types[name] is library.c_char_p:
-            setattr(struct, name, None if value is None else _text(name, value))
-        elif types[name] is c_bool:
-            setattr(struct, name, bool(value))
-        elif types[name] is library.c_double:
-            setattr(struct, name, float(value))
-        else:
-            setattr(struct, name, _number(name, value, _U64 if types[name] is c_uint64 else _U32))
-    return struct
-
-
-_PLAIN_OPTIONS = ("precision", "state_precision", "per_row_steps", "l2", "clip_value", "clip_norm",
-                  "admit_after", "admit_shared", "admit_counters", "expire_after",
-                  "expire_rare_after", "expire_rare_below", "expire_floor", "expire_dry_run",
-                  "pull_format", "push_format")
+    return arguments.path(name, os.environ.get(_FILE_VARIABLES[name], "") if given is None else given) or None
 
 
 class Table:
@@ -176,38 +86,35 @@ class Table:
 
     def _pull(self, ids: Any, out: np.ndarray | None, scan: bool, exact: bool,
               states: np.ndarray | None) -> np.ndarray:
-        array = arrays.as_ids(ids)
+        array, flags = arrays.as_ids(ids), _flags(scan, exact)
         rows = arrays.as_out(out, (*array.shape, self.dim))
         with self._session.use():
             library.call("embps_pull_states", self._handle, arrays.id_pointer(array), array.size,
-                         arrays.row_pointer(rows), arrays.state_pointer(states), _flags(scan, exact))
+                         arrays.row_pointer(rows), arrays.state_pointer(states), flags)
         return rows
 
     def pull_within(self, ids: Any, seconds: float, *,
                     out: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """pull_states that takes so long at most: what is not there in time is RowState.LATE, and its
         row is left as it is in out (zeros without out)."""
-        array = arrays.as_ids(ids)
+        array, deadline = arrays.as_ids(ids), arguments.milliseconds("seconds", seconds)
         shape = (*array.shape, self.dim)
         rows = np.zeros(shape, dtype=np.float32) if out is None else arrays.as_out(out, shape)
         states = np.empty(array.shape, dtype=np.uint8)
-        if seconds is None:
-            raise InvalidArgument("seconds: a number is wanted")
         with self._session.use():
             library.call("embps_pull_within", self._handle, arrays.id_pointer(array), array.size,
-                         arrays.row_pointer(rows), arrays.state_pointer(states), 0,
-                         _milliseconds("seconds", seconds))
+                         arrays.row_pointer(rows), arrays.state_pointer(states), 0, deadline)
         return rows, states
 
     def pull_async(self, ids: Any, *, out: np.ndarray | None = None, scan: bool = False,
                    exact: bool = False) -> Future[np.ndarray]:
         """pull without waiting. out must be left alone until the future has its result."""
-        array = arrays.as_ids(ids)
+        array, flags = arrays.as_ids(ids), _flags(scan, exact)
         rows = arrays.as_out(out, (*array.shape, self.dim))
         handle = c_void_p()
         with self._session.use():
             library.call("embps_pull_states_start", self._handle, arrays.id_pointer(array), array.size,
-                         arrays.row_pointer(rows), None, _flags(scan, exact), byref(handle))
+                         arrays.row_pointer(rows), None, flags, byref(handle))
         return Future(self.client, self._session, handle, rows)
 
     def push(self, ids: Any, grads: Any, lr: float) -> None:
@@ -241,23 +148,20 @@ class Table:
         array = arrays.as_ids(ids)
         what = ("grads", "deltas", "rows")[kind]
         values = arrays.as_rows(rows, (*array.shape, self.dim), what)
-        try:
-            rate = float(lr)
-        except (TypeError, ValueError):
-            raise InvalidArgument(f"lr: {lr!r} is no number") from None
+        rate = arguments.single("lr", lr)
         return array, values, (self._handle, kind, arrays.id_pointer(array), array.size,
                                arrays.row_pointer(values), rate)
 
     def _push(self, kind: int, ids: Any, rows: Any, lr: float) -> None:
-        *_keep, arguments = self._push_arguments(kind, ids, rows, lr)
+        *_keep, given = self._push_arguments(kind, ids, rows, lr)
         with self._session.use():
-            library.call("embps_push", *arguments)
+            library.call("embps_push", *given)
 
     def _push_start(self, kind: int, ids: Any, rows: Any, lr: float) -> Future[None]:
-        *_keep, arguments = self._push_arguments(kind, ids, rows, lr)
+        *_keep, given = self._push_arguments(kind, ids, rows, lr)
         handle = c_void_p()
         with self._session.use():
-            library.call("embps_push_start", *arguments, byref(handle))
+            library.call("embps_push_start", *given, byref(handle))
         return Future(self.client, self._session, handle, None)
 
     # The whole table
@@ -275,7 +179,7 @@ class Table:
     def export_blocks(self, *, state: bool = False) -> Walk:
         """The same as an iterator of Block. state: with what the optimizer keeps beside the rows, and
         their counts, so that import_rows(*block) sets them elsewhere to the last bit."""
-        return Walk(self.client, self._session, self._handle, state)
+        return Walk(self.client, self._session, self._handle, arguments.flag("state", state))
 
     def watch(self, *, values: bool = False) -> Watch:
         """Rows that anybody's pushes and imports reach from now on, as an iterator of Changes.
@@ -284,7 +188,7 @@ class Table:
         reached; who falls behind, or does not ask for 30 seconds, gets one with lost set. Pushes
         never wait for who watches.
         """
-        return Watch(self.client, self._session, self._handle, values)
+        return Watch(self.client, self._session, self._handle, arguments.flag("values", values))
 
     def import_rows(self, ids: Any, values: Any, state: Any = None, counts: Any = None) -> int:
         """Sets rows as given: values [*ids.shape, D], all finite. Returns how many are new.
@@ -299,9 +203,8 @@ class Table:
         block = library.BlockStruct(size=sizeof(library.BlockStruct), n=array.size, dim=self.dim,
                                     ids=arrays.id_pointer(array), rows=arrays.row_pointer(rows))
         if state is not None:
-            width = np.shape(state)[-1] if np.ndim(state) == array.ndim + 1 else 0
-            beside = arrays.as_rows(state, (*array.shape, width), "state")
-            block.state_floats, block.state = width, arrays.row_pointer(beside)
+            beside = arrays.as_rows(state, (*array.shape, None), "state")
+            block.state_floats, block.state = beside.shape[-1], arrays.row_pointer(beside)
         if counts is not None:
             numbers = arrays.as_counts(counts, (*array.shape, 2))
             block.counts = numbers.ctypes.data_as(POINTER(c_uint32))
@@ -314,20 +217,21 @@ class Table:
         """Announces rows that this client will pull when it has ended so many clocks, so that servers
         read them from disk before. Changes nothing but speed, and never waits."""
         array = arrays.as_ids(ids)
-        number = _number("clock", clock, _U64)
+        number = arguments.number("clock", clock, U64_MAX)
         with self._session.use():
             library.call("embps_prefetch", self._handle, arrays.id_pointer(array), array.size, number)
 
     def set_step(self, step: int) -> None:
         """The number, from 1, of the optimizer's step that later pushes belong to: adam and its kin
         correct their bias by it. 0: unknown, then each row's own updates count."""
-        number = _number("step", step, _U64)
+        number = arguments.number("step", step, U64_MAX)
         with self._session.use():
             library.lib.embps_table_set_step(self._handle, number)
 
 
 def _flags(scan: bool, exact: bool) -> int:
-    return (library.PULL_SCAN if scan else 0) | (library.PULL_EXACT if exact else 0)
+    return ((library.PULL_SCAN if arguments.flag("scan", scan) else 0) |
+            (library.PULL_EXACT if arguments.flag("exact", exact) else 0))
 
 
 class Client:
@@ -374,11 +278,24 @@ class Client:
 
         Raises Mismatch when it exists with other options, InvalidArgument for a bad option.
         """
-        struct = _table_options(dim, init, optimizer, seed, options)
+        struct, encoded = arguments.table_options(dim, init, optimizer, seed, options), arguments.text("name", name)
         handle = c_void_p()
         with self._session.use() as client:
-            library.call("embps_table_open", client, _text("name", name), byref(struct), byref(handle))
+            library.call("embps_table_open", client, encoded, byref(struct), byref(handle))
         return Table(self, handle, name, struct.dim)
+
+    def tables(self) -> list[TableInfo]:
+        """The tables that the servers have, with their options, in the order in which they were made.
+        With a token, those alone for which it has a right."""
+        found: list[TableInfo] = []
+
+        @library.TableFn
+        def add(_context: int, name: bytes, struct: Any, rows_created: int) -> None:
+            found.append(arguments.table_info(name, struct.contents, rows_created))
+
+        with self._session.use() as client:
+            library.call("embps_tables", client, add, None)
+        return found
 
     # Workers together
 
@@ -391,7 +308,7 @@ class Client:
         return self._clock("embps_last_clock", progress)
 
     def _clock(self, call: str, progress: int) -> int:
-        number = _number("progress", progress, _U64)
+        number = arguments.number("progress", progress, U64_MAX)
         total = c_uint64()
         with self._session.use() as client:
             library.call(call, client, number, byref(total))
@@ -404,14 +321,15 @@ class Client:
 
     def set_staleness(self, clocks: int | None) -> None:
         """How many clocks workers may be apart: None: any (asynchronous); 0: in step."""
-        number = library.ASYNC if clocks is None else _number("clocks", clocks, _U32)
+        number = library.ASYNC if clocks is None else arguments.number("clocks", clocks, U32_MAX)
         with self._session.use() as client:
             library.lib.embps_set_staleness(client, number)
 
     def set_cache(self, size: int | str, flush_clocks: int = 1) -> None:
         """Copies of the rows pulled most often, within so many bytes (or "64M"); 0: none.
         flush_clocks: for how many clocks deltas are accumulated, 1 to 1,000."""
-        n_bytes, clocks = _bytes("size", size), _number("flush_clocks", flush_clocks, _U32)
+        n_bytes = arguments.size("size", size)
+        clocks = arguments.number("flush_clocks", flush_clocks, library.FLUSH_MAX, least=1)
         with self._session.use() as client:
             library.call("embps_set_cache", client, n_bytes)
             library.lib.embps_set_flush(client, clocks)
@@ -419,7 +337,7 @@ class Client:
     def set_timeout(self, seconds: float | None) -> None:
         """How long a server may owe an answer without a sign of life before calls raise Timeout.
         None: for ever."""
-        number = _milliseconds("seconds", seconds)
+        number = 0 if seconds is None else arguments.milliseconds("seconds", seconds)
         with self._session.use() as client:
             library.lib.embps_set_timeout(client, number)
 
@@ -438,7 +356,7 @@ class Client:
         under way. It may take longer than the client's timeout: set_timeout.
         """
         if not isinstance(state, bytes):
-            raise InvalidArgument(f"state must be bytes, not {type(state).__name__}")
+            raise InvalidArgument(f"state: bytes are wanted, not {type(state).__name__}")
         name = ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
         with self._session.use() as client:
             library.call("embps_checkpoint", client, state, len(state), name)
@@ -448,7 +366,7 @@ class Client:
     def checkpoint_state(self, name: str | None = None) -> bytes:
         """The bytes kept with a checkpoint; None: the newest, which servers that are started again go
         on from. Raises NotFound where there is none, Corrupt where it is damaged."""
-        text = None if name is None else _text("name", name)
+        text = None if name is None else arguments.text("name", name)
         size, found = c_size_t(), ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
         with self._session.use() as client:
             library.call("embps_checkpoint_state", client, text, None, 0, byref(size), found)
@@ -532,33 +450,44 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
     child forked from a process that had connected by address: start it by spawn); local:
     Unclean, InUse, StorageError; NoMemory, InvalidArgument.
     """
-    if _text("address", address).startswith(b"local:"):
+    limit = 0 if timeout is None else arguments.milliseconds("timeout", timeout)
+    wanted = library.ConnectOptions(sizeof(library.ConnectOptions), _wait(wait),
+                                    arguments.number("cluster", cluster, U64_MAX),
+                                    plain_text=arguments.flag("plain_text", plain_text))
+    for name, given in (("tls_ca", tls_ca), ("tls_cert", tls_cert), ("tls_key", tls_key),
+                        ("token_file", token_file)):
+        setattr(wanted, name, _file(name, given))
+    if waiting is not None:
+        call = waiting
+        if not callable(call):
+            raise InvalidArgument(f"waiting: {waiting!r} cannot be called")
+        wanted.waiting = library.WaitingFn(lambda _context, line: call(line.decode(errors="replace")))
+    if isinstance(address, str) and address.startswith("local:"):
         client, = connect_many(address, 1, memory=memory)
     else:
-        options = library.ConnectOptions(sizeof(library.ConnectOptions), _milliseconds("wait", wait or None),
-                                         _number("cluster", cluster, _U64))
-        if waiting is not None:
-            options.waiting = library.WaitingFn(lambda _context, line: waiting(line.decode()))
-        for name, given in (("tls_ca", tls_ca), ("tls_cert", tls_cert), ("tls_key", tls_key),
-                            ("token_file", token_file)):
-            setattr(options, name, _file(name, given))
-        options.plain_text = bool(plain_text)
-        handle = c_void_p()
-        library.call("embps_connect", address.encode(), byref(options), byref(handle))
+        arguments.size("memory", memory)
+        encoded, handle = arguments.text("address", address), c_void_p()
+        library.call("embps_connect", encoded, byref(wanted), byref(handle))
         client = Client(Session(handle))
-    client.set_timeout(timeout)
+    with client._session.use() as pointer:
+        library.lib.embps_set_timeout(pointer, limit)
     return client
+
+
+def _wait(seconds: Any) -> int:
+    """Milliseconds; 0: servers must be there."""
+    return 0 if arguments.seconds_left("wait", seconds) == 0 else arguments.milliseconds("wait", seconds)
 
 
 def connect_many(address: str, n: int, *, memory: int | str = "256M") -> list[Client]:
     """n clients, one for each of n threads, to one server in this process ("local:DIR"): the workers 0 to
-    n - 1 of a job, with clocks and barriers in common. Each must be closed; the last close ends the
-    server."""
-    kind, _, rest = _text("address", address).partition(b":")
-    if kind != b"local" or not rest:
+    n - 1 of a job, with clocks and barriers in common, 4,096 at most. Each must be closed; the last close
+    ends the server. Raises Unclean, InUse, StorageError, NoMemory, InvalidArgument."""
+    kind, _, rest = address.partition(":") if isinstance(address, str) else ("", "", "")
+    if kind != "local" or not rest:
         raise InvalidArgument(f"address: {address!r} is not \"local:DIR\"")
-    count = _number("n", n, _U32)
-    options = library.LocalOptions(os.path.expanduser(rest), _bytes("memory", memory), count)
-    handles = (c_void_p * max(1, count))()
-    library.call("embps_connect_local_many", byref(options), handles)
+    count = arguments.number("n", n, library.LOCAL_WORKERS_MAX, least=1)
+    local = library.LocalOptions(arguments.path("address", rest), arguments.size("memory", memory), count)
+    handles = (c_void_p * count)()
+    library.call("embps_connect_local_many", byref(local), handles)
     return [Client(Session(c_void_p(handle))) for handle in handles]

@@ -2,7 +2,7 @@
 
 The declarations follow worker/include/embps.h line by line; tests/unit/worker/python compares the
 structs with what the C compiler makes of that header. ctypes releases the interpreter's lock for
-the time of each call. Nothing here checks arguments: client.py does.
+the time of each call. Nothing here checks arguments: arguments.py and arrays.py do.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ VERSION = (0, 1)  # of the library's interface that this package speaks
 SONAME = "libembps.so.0"
 MAX_PARAMS = 16
 ASYNC = 2**32 - 1
+FLUSH_MAX = 1000
+LOCAL_WORKERS_MAX = 4096
 
 GRADIENT, DELTA, ASSIGN = 0, 1, 2
 PULL_SCAN, PULL_EXACT = 1, 2
@@ -71,6 +73,7 @@ class BlockStruct(Structure):
 
 
 CounterFn = CFUNCTYPE(None, c_void_p, c_char_p, c_uint64)
+TableFn = CFUNCTYPE(None, c_void_p, c_char_p, POINTER(TableOptions), c_uint64)
 
 _ERROR = POINTER(ErrorStruct)
 _IDS = POINTER(c_uint64)
@@ -87,6 +90,7 @@ _CALLS = {
     "embps_worker_count": (c_uint32, [c_void_p]),
     "embps_server_count": (c_uint32, [c_void_p]),
     "embps_table_open": (c_int, [c_void_p, c_char_p, POINTER(TableOptions), _HANDLE_OUT, _ERROR]),
+    "embps_tables": (c_int, [c_void_p, TableFn, c_void_p, _ERROR]),
     "embps_table_set_step": (None, [c_void_p, c_uint64]),
     "embps_pull_states": (c_int, [c_void_p, _IDS, c_size_t, _ROWS, POINTER(c_uint8), c_uint32, _ERROR]),
     "embps_push": (c_int, [c_void_p, c_int, _IDS, c_size_t, _ROWS, c_float, _ERROR]),

@@ -14,14 +14,16 @@ import collections
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Generator, Iterator
 from ctypes import byref, c_bool, c_void_p
 from typing import Any, Generic, TypeVar
 
-from . import errors, library
+from . import arguments, errors, library
 
 T = TypeVar("T")
+_REST_LEAST, _REST_MOST = 0.0001, 0.002  # seconds between two looks at a call
 
 
 class _Record:
@@ -47,12 +49,15 @@ class Session:
         self.ended_walks: collections.deque[Any] = collections.deque()  # those that were forgotten
 
     @contextlib.contextmanager
-    def use(self) -> Iterator[c_void_p]:
-        """The pointer, for this thread alone, for the time of the block."""
+    def use(self, seconds: float | None = None) -> Iterator[c_void_p]:
+        """The pointer, for this thread alone, for the time of the block. seconds: how long to wait for
+        other threads; TimeoutError says that it was too short."""
         if os.getpid() != self.pid:
             raise errors.Closed("this client was connected by another process, before a fork; connect "
                                 "in the process that uses it")
-        with self.lock:
+        if not self.lock.acquire(timeout=-1 if seconds is None else min(seconds, threading.TIMEOUT_MAX)):
+            raise TimeoutError("other threads use the client")
+        try:
             if self.handle is None:
                 raise errors.Closed("the client is closed")
             if self.dropped:
@@ -62,6 +67,8 @@ class Session:
                 self.walks.discard(walk)
                 walk.end()
             yield self.handle
+        finally:
+            self.lock.release()
 
     def _reap(self, wait: bool) -> None:
         """Ends dropped requests: those that are done, or all."""
@@ -124,6 +131,9 @@ class Future(Generic[T]):
     Messages move inside calls of this library, so an answer is taken in by the next call of the
     client, whichever. A future that is dropped is no cancellation: a push is applied all the same,
     and its error is raised by client.flush() or client.close().
+
+    done, result and exception are as those of concurrent.futures.Future. The rest of that class is not
+    here: nothing can be cancelled, and callbacks would need a thread that watches.
     """
 
     def __init__(self, owner: Any, session: Session, handle: c_void_p, value: T) -> None:
@@ -149,15 +159,41 @@ class Future(Generic[T]):
         with self._session.use():
             return self._record.handle is None or test(self._record)
 
-    def result(self) -> T:
-        """What the call brings: the rows of a pull, None for a push. Raises what the call would."""
-        if self._record.handle is not None:
-            with self._session.use():
-                if self._record.handle is not None:  # another thread may have been here meanwhile
+    def _wait(self, timeout: float | None) -> None:
+        """Until the call has ended. Raises TimeoutError, and Closed where its client was closed."""
+        if timeout is None:
+            if self._record.handle is not None:
+                with self._session.use():
+                    if self._record.handle is not None:  # another thread may have been here meanwhile
+                        self._end()
+            return
+        until = time.monotonic() + arguments.seconds_left("timeout", timeout)
+        rest = _REST_LEAST
+        while self._record.handle is not None:
+            with self._session.use(max(0.0, until - time.monotonic())):
+                if self._record.handle is not None and test(self._record):
                     self._end()
+            if self._record.handle is None:
+                return
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(f"the call has not ended within {timeout} s; it goes on")
+            time.sleep(min(rest, left))  # lets others have the client
+            rest = min(2 * rest, _REST_MOST)
+
+    def result(self, timeout: float | None = None) -> T:
+        """What the call brings: the rows of a pull, None for a push. Raises what the call would, and
+        TimeoutError where that takes longer than so many seconds: the call goes on then, and result may
+        be called again. (embps.Timeout, which is a TimeoutError too, ends a call: a server is silent.)"""
+        self._wait(timeout)
         if self._error is not None:
             raise self._error
         return self._record.value
+
+    def exception(self, timeout: float | None = None) -> errors.Error | None:
+        """What result would raise of the call itself, or None, when it has ended. timeout: as result's."""
+        self._wait(timeout)
+        return self._error
 
     def __await__(self) -> Generator[Any, None, T]:
         loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from . import library
+from . import arguments, library
 from .requests import Session
 
 _SLICE_MS = 20  # that a watch keeps its client from other threads
@@ -130,7 +130,7 @@ class Watch(_Held):
     def next(self, seconds: float | None = None) -> Changes | None:
         """The next changes. None: there were none for so long, or the watch was closed. Other threads
         may use the client meanwhile."""
-        until = None if seconds is None else time.monotonic() + seconds
+        until = None if seconds is None else time.monotonic() + arguments.seconds_left("seconds", seconds)
         while not self._is_over():
             left = _SLICE_MS if until is None else max(0, round((until - time.monotonic()) * 1000))
             changes = self._look(min(left, _SLICE_MS))

@@ -181,6 +181,125 @@ class Rows(python_tests.Case):
             self.assertRaises(embps.InvalidArgument, self.client.table, name, 2)
 
 
+class Arguments(python_tests.Case):
+    """What callers give beside arrays: a value of the wrong kind or range is refused under its name."""
+
+    NO_NUMBER = (None, "1", [], {}, True, np.True_, 1j, object(), np.ones(2))
+    NO_INTEGER = (*NO_NUMBER, 1.0, np.float32(1), -1)
+    NO_FLAG = (None, "yes", 1, 0, 1.0, [], np.int8(1))
+    NO_TEXT = (5, b"a", [], "a\0b", "\ud800", "a\udc80")
+    NO_SPEC = (5, None, 1.5, b"sgd", {}, {"sgd"}, (), [], (5, 1), (None,), ("sgd", "0.1"), ("sgd", True),
+               ("sgd", None), ("sgd", np.nan), ("sgd", np.inf), ("sgd", *range(17)), "s\ud800", "s\0")
+    NO_PATH = (5, [], "a\0b", b"a\0b", "\ud800", True)
+
+    def setUp(self):
+        super().setUp()
+        self.client = self.connect()
+        self.table = self.client.table("t", 2, optimizer="adagrad")
+
+    def assert_named(self, name, values, call, *arguments, **options):
+        """call(*arguments, name=value, **options) names the argument that is wrong."""
+        for value in values:
+            with self.assertRaises(embps.InvalidArgument, msg=f"{name}={value!r}") as caught:
+                call(*arguments, **{name: value}, **options)
+            self.assertRegex(str(caught.exception), rf"^(option |table )?{name}\b", f"{name}={value!r}")
+
+    def test_of_connect(self):
+        address = f"local:{self.folder / 'other'}"
+        for name, values in (("memory", (None, 1.5, True, [], "1.5G", -1)), ("cluster", self.NO_INTEGER),
+                             ("timeout", (*self.NO_NUMBER[1:], 0, -1, np.nan, np.inf, 1e9)),
+                             ("wait", (*self.NO_NUMBER, -1, np.nan, np.inf, 1e9)),
+                             ("waiting", (5, "print")), ("plain_text", self.NO_FLAG)):
+            for place in (address, "127.0.0.1:1"):
+                self.assert_named(name, values, embps.connect, place)
+        for name in ("tls_ca", "tls_cert", "tls_key", "token_file"):
+            self.assert_named(name, self.NO_PATH, embps.connect, "127.0.0.1:1")
+        self.assert_named("address", (None, 5, b"local:x", "local:", "local:a\0b", "local:\ud800", "a:\ud800"),
+                          embps.connect)
+        self.assert_named("n", (*self.NO_INTEGER, 0, 4097, 2**32), embps.connect_many, address)
+        self.assert_named("memory", (None, 1.5, "x"), embps.connect_many, address, 1)
+        self.assertFalse((self.folder / "other").exists())
+
+    def test_of_a_table(self):
+        make = self.client.table
+        self.assert_named("name", (*self.NO_TEXT, None, "", "x" * 256, "\u00e4" * 128), make, dim=2)
+        self.assert_named("dim", (*self.NO_INTEGER, 0, 65537, 2**40), make, "bad")
+        self.assert_named("seed", (*self.NO_INTEGER, 2**64), make, "bad", 2)
+        for name in ("init", "optimizer"):
+            self.assert_named(name, self.NO_SPEC, make, "bad", 2)
+        self.assert_named("bounds", (3, "ab", (1,), (1, 2, 3), (0, "1"), (0, None), (2, 1), (0, np.inf), (np.nan, 1)),
+                          make, "bad", 2)
+        for name in ("pad_id", "admit_after", "admit_counters", "expire_after", "expire_rare_after",
+                     "expire_rare_below", "expire_floor"):
+            # NO_INTEGER begins with None, which is no pad.
+            self.assert_named(name, (*self.NO_INTEGER[name == "pad_id":], 2**64), make, "bad", 2)
+        for name in ("l2", "clip_value", "clip_norm"):
+            self.assert_named(name, (*self.NO_NUMBER, np.nan, np.inf, -np.inf), make, "bad", 2)
+        for name in ("per_row_steps", "admit_shared", "expire_dry_run"):
+            self.assert_named(name, self.NO_FLAG, make, "bad", 2)
+        for name in ("precision", "state_precision", "pull_format", "push_format"):
+            self.assert_named(name, (*self.NO_TEXT, "f64"), make, "bad", 2)
+        self.assertEqual([info.name for info in self.client.tables()], ["t"])
+
+    def test_of_rows(self):
+        ones = np.ones((2, 2))
+        for call in (self.table.pull, self.table.pull_states, self.table.pull_async):
+            for name in ("scan", "exact"):
+                self.assert_named(name, self.NO_FLAG, call, [1, 2])
+            self.assert_named("out", (5, [[0, 0], [0, 0]], np.empty((2, 2)), np.frombuffer(
+                bytearray(17), np.float32, 4, 1).reshape(2, 2)), call, [1, 2])
+        self.assert_named("seconds", (*self.NO_NUMBER, 0, -1, np.nan, np.inf), self.table.pull_within, [1])
+        for call in (self.table.push, self.table.push_async):
+            self.assert_named("lr", (*self.NO_NUMBER, np.nan, np.inf, 1e39, -1e39), call, [1, 2], ones)
+        for values in (object(), "x", None, [[1.0, 2.0], [3.0]], {1: 2}, ones > 0, ones * 1j):
+            self.assert_named("values", [values], self.table.import_rows, [1, 2])
+            self.assert_named("grads", [values], self.table.push, [1, 2], lr=1)
+            if values is not None:
+                self.assert_named("state", [values], self.table.import_rows, [1, 2], ones)
+                self.assert_named("counts", [values], self.table.import_rows, [1, 2], ones)
+        self.assert_named("clock", self.NO_INTEGER, self.table.prefetch, [1])
+        self.assert_named("step", self.NO_INTEGER, self.table.set_step)
+        self.assert_named("state", self.NO_FLAG, self.table.export_blocks)
+        self.assert_named("values", self.NO_FLAG, self.table.watch)
+        watch = self.table.watch()
+        self.assert_named("seconds", (*self.NO_NUMBER[1:], -1, np.nan, np.inf), watch.next)
+        self.assertIsNone(watch.next(0))
+
+    def test_of_a_client(self):
+        self.assert_named("progress", (*self.NO_INTEGER, 2**64), self.client.clock)
+        self.assert_named("progress", self.NO_INTEGER, self.client.last_clock)
+        self.assert_named("clocks", (*self.NO_INTEGER[1:], 2**32), self.client.set_staleness)
+        self.assert_named("size", (None, 1.5, True, "x", -1), self.client.set_cache)
+        self.assert_named("flush_clocks", (*self.NO_INTEGER, 0, 1001), self.client.set_cache, "1M")
+        self.assertEqual(self.client.stats()["client.cache.bytes"], 0)
+        self.assert_named("seconds", (*self.NO_NUMBER[1:], 0, -1, np.nan), self.client.set_timeout)
+        self.assert_named("state", (None, "text", 5, [1]), self.client.checkpoint)
+        self.assert_named("name", self.NO_TEXT, self.client.checkpoint_state)
+        future = self.table.pull_async([1])
+        for call in (future.result, future.exception):
+            self.assert_named("timeout", (*self.NO_NUMBER[1:], -1, np.nan, np.inf), call)
+
+    def test_numbers_of_numpy_are_as_good(self):
+        table = self.client.table("u", np.uint8(2), init=["constant", np.float32(1)], seed=np.int64(3),
+                                  optimizer=("sgd",), bounds=np.array([-4.0, 4.0]), pad_id=np.uint64(TOP),
+                                  l2=np.float16(0), clip_norm=np.array(2.0), per_row_steps=np.False_)
+        table.push([1], [[1, 0]], lr=np.float64(0.5))
+        self.assertEqual(table.pull([1], scan=np.True_).tolist(), [[0.5, 1]])
+        table.set_step(np.int32(1))
+        self.client.set_timeout(np.float32(60))
+        self.client.set_cache(np.int64(2**20), np.int8(2))
+        self.assertEqual(self.client.clock(np.uint64(5)), 5)
+        self.assertEqual(table.pull_async([1]).result(np.float32(30)).tolist(), [[0.5, 1]])
+
+    def test_rows_and_ids_may_begin_anywhere_in_memory(self):
+        ids = np.frombuffer(bytearray(b"\0\1" + bytes(15)), np.uint64, 2, 1)
+        rows = np.frombuffer(bytearray(17), np.float32, 4, 1).reshape(2, 2)
+        self.assertFalse(ids.flags.aligned or rows.flags.aligned)
+        rows[:] = [[1, 2], [3, 4]]
+        self.table.assign(ids, rows)
+        self.assertEqual(self.table.pull([1, 0]).tolist(), [[1, 2], [3, 4]])
+
+
 class Futures(python_tests.Case):
     def setUp(self):
         super().setUp()
@@ -196,6 +315,59 @@ class Futures(python_tests.Case):
         self.assertIsNone(push.result())
         self.assertTrue(before.done() and push.done())
         self.assertIs(before.result(), before.result())
+
+    def test_results_are_waited_for_so_long_at_most(self):
+        clients = embps.connect_many(f"local:{self.folder / 'two'}", 2, memory="16M")
+        for client in clients:
+            self.addCleanup(client.close)
+            client.set_staleness(0)
+        table = clients[0].table("t", 2, init=("constant", 3))
+        clients[0].clock()
+        future = table.pull_async([1])  # waits for the other worker's clock
+        for wait in (future.result, future.exception):
+            for seconds in (0, 0.02):
+                with self.assertRaises(TimeoutError) as caught:
+                    wait(seconds)
+                self.assertNotIsInstance(caught.exception, embps.Error)
+        self.assertFalse(future.done())
+
+        async def await_(seconds):
+            return await asyncio.wait_for(future, seconds)
+
+        def end_clock():
+            with self.assertRaises(asyncio.TimeoutError):
+                asyncio.run_coroutine_threadsafe(await_(0.02), loop).result()
+            clients[1].clock()
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(target=loop.run_forever)
+        thread.start()
+        end_clock()
+        rows = asyncio.run_coroutine_threadsafe(await_(None), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
+        self.assertEqual(rows.tolist(), [[3, 3]])
+        self.assertIs(future.result(0), rows)
+        self.assertIsNone(future.exception(timeout=0))
+
+    def test_a_result_is_not_waited_for_behind_other_threads(self):
+        future = self.table.pull_async([1])
+        with self.client._session.use():  # as a thread does that waits at a barrier
+            self.assertRaises(TimeoutError, future.result, 0)
+            self.assertRaises(TimeoutError, future.exception, 0.01)
+        self.assertEqual(future.result(60).tolist(), [[0] * 4])
+
+    def test_the_error_of_a_call_is_told_or_raised(self):
+        def fail(record, finish=requests.finish):
+            finish(record)
+            raise embps.PeerGone("gone")
+        future = self.table.pull_async([1])
+        with mock.patch.object(requests, "finish", side_effect=fail):
+            self.assertIsInstance(future.exception(60), embps.PeerGone)
+        self.assertIs(future.exception(), future.exception(0))
+        for timeout in (None, 0):
+            self.assertRaises(embps.PeerGone, future.result, timeout)
 
     def test_futures_can_be_awaited(self):
         async def train():
@@ -363,6 +535,28 @@ class Clients(python_tests.Case):
         self.assertTrue(all(n > 0 for n in client.traffic()))
         self.assertRaises(embps.InvalidArgument, client.set_cache, 1)
         self.assertRaises(embps.InvalidArgument, client.clock, -1)
+
+    def test_tables_are_listed_as_they_were_made(self):
+        client = self.connect()
+        self.assertEqual(client.tables(), [])
+        given = {"init": ("normal", 0.0, 0.5), "optimizer": ("adam", 0.5, 0.75, 1e-6), "seed": TOP,
+                 "precision": "bf16", "state_precision": "bf16", "per_row_steps": True, "l2": 0.25,
+                 "clip_value": 2.0, "clip_norm": 3.0, "bounds": (-1.5, 2.5), "pad_id": TOP - 1,
+                 "admit_after": 3, "admit_shared": True, "admit_counters": 64, "expire_after": 9,
+                 "expire_rare_after": 5, "expire_rare_below": 4, "expire_floor": 2, "expire_dry_run": True}
+        client.table("\u00e4ll", 3, **given)
+        client.table("plain", 2).push_delta([1, 2], np.ones((2, 2)))
+        every, plain = client.tables()
+        self.assertEqual((every.name, every.dim, every.rows_created), ("\u00e4ll", 3, 0))
+        self.assertEqual({**given, **every.options}, every.options)
+        self.assertEqual({name: tuple(np.float32(value)) if name == "bounds" else value
+                          for name, value in every.options.items()}, {**given})
+        self.assertEqual((plain.name, plain.dim, plain.rows_created), ("plain", 2, 2))
+        self.assertEqual([plain.options[name] for name in ("init", "optimizer", "precision", "bounds", "pad_id")],
+                         ["zeros", "sgd", "f32", None, None])
+        for info in (every, plain):  # what is told opens it again
+            self.assertEqual(client.table(info.name, info.dim, **info.options).dim, info.dim)
+        self.assertEqual(len(client.tables()), 2)
 
     def test_a_table_is_exported_and_goes_on_elsewhere(self):
         random = np.random.default_rng(3)
