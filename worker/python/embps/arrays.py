@@ -55,8 +55,8 @@ def as_ids(ids: Any) -> np.ndarray:
         if array.size and (least := int(array.min())) < 0:
             raise InvalidArgument(f"ids: {least} is negative")
         if array.dtype == np.int64:
-            return np.require(array, np.int64, "CA").view(np.uint64)
-    return np.require(array, np.uint64, "CA")
+            return np.require(array, np.int64, ["C", "A"]).view(np.uint64)
+    return np.require(array, np.uint64, ["C", "A"])
 
 
 def as_rows(rows: Any, shape: tuple[int | None, ...], what: str) -> np.ndarray:
@@ -72,7 +72,7 @@ def as_rows(rows: Any, shape: tuple[int | None, ...], what: str) -> np.ndarray:
         raise InvalidArgument(f"{what}: shape {list(array.shape)}; these ids and the table's dim make "
                               f"it {wanted}")
     with np.errstate(over="ignore"):  # what becomes infinite is found by the library, with its id
-        return np.require(array, np.float32, "CA")
+        return np.require(array, np.float32, ["C", "A"])
 
 
 def as_counts(counts: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -82,7 +82,7 @@ def as_counts(counts: Any, shape: tuple[int, ...]) -> np.ndarray:
         raise InvalidArgument(f"counts: must be integers of shape {list(shape)}")
     if array.size and not (0 <= int(array.min()) and int(array.max()) < 2**32):
         raise InvalidArgument("counts: a number is not in 0 to 2**32 - 1")
-    return np.require(array, np.uint32, "CA")
+    return np.require(array, np.uint32, ["C", "A"])
 
 
 def as_out(out: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray:

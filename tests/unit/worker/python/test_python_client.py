@@ -51,6 +51,12 @@ class Declarations(python_tests.Case):
             ours = [ctypes.sizeof(struct)] + [getattr(struct, field).offset for field, _ in struct._fields_]
             self.assertEqual(ours, self.c_layout(name, struct), name)
 
+    def test_limits_are_those_of_the_library(self):
+        for name, value in (("embps.h", library.FLUSH_MAX), ("local_shard.h", library.LOCAL_WORKERS_MAX),
+                            ("embps.h", library.MAX_PARAMS), ("embps.h", library.CHECKPOINT_NAME_BYTES)):
+            found = {"embps.h": HEADER, "local_shard.h": HEADER.parents[1] / name}[name].read_text(encoding="utf-8")
+            self.assertRegex(found, rf"(?m)^#define \w+_(MAX|PARAMS|BYTES) {value}u?$")
+
     def test_each_code_of_the_header_is_a_class(self):
         codes = re.findall(r"^    EMBPS_([A-Z_]+) = (\d+),", HEADER.read_text(encoding="utf-8"), re.MULTILINE)
         codes = {int(number) for name, number in codes

@@ -2,9 +2,11 @@
 """embps.torch beside torch.nn: the same model, data and seed have the same losses, rows and gradients."""
 
 import copy
+import gc
 import pathlib
 import sys
 import unittest
+import weakref
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
@@ -245,10 +247,39 @@ class Gradients(Case):
         with self.assertRaisesRegex(ValueError, "split_parameters"):
             embps.torch.Optimizer(self.plain.parameters(), 1)
         self.assertRaises(ValueError, embps.torch.Optimizer, self.embedding.parameters(), -1)
-        self.backward(torch.tensor([1, 2]))
-        for wrong in (torch.optim.SGD(self.embedding.parameters(), 0.1),
-                      torch.optim.Adam(self.embedding.parameters(), 0.1)):
-            self.assertRaises(RuntimeError, wrong.step)
+        for rate in (float("nan"), "fast", None):
+            with self.assertRaisesRegex(ValueError, "^lr: "):
+                embps.torch.Optimizer(self.embedding.parameters(), rate)
+        model = Classifier(self.embedding)
+        for step in range(2):  # before the first gradient and after
+            for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad,
+                         torch.optim.RMSprop, torch.optim.SparseAdam, torch.optim.LBFGS):
+                for parameters in (model.parameters(), [{"params": list(model.parameters())}]):
+                    if kind in (torch.optim.SparseAdam, torch.optim.LBFGS):  # these want a list
+                        parameters = list(model.parameters())
+                    with self.assertRaisesRegex(ValueError, f"^{kind.__name__} .*'table 1'.*"
+                                                            "embps.torch.Optimizer,.*split_parameters"):
+                        kind(parameters, lr=0.1)
+            self.backward(torch.tensor([1, 2]))
+        before = self.embedding.dense()
+        dense, tables = embps.torch.split_parameters(model)
+        self.assertEqual((len(dense), [id(table) for table in tables]), (2, [id(self.embedding.weight)]))
+        for optimizer in (torch.optim.SGD(dense, 0.1), embps.torch.Optimizer(tables, 0.1)):
+            optimizer.step()
+        self.assertFalse(torch.equal(self.embedding.dense(), before))
+        self.assertTrue(self.embedding.weight.is_leaf)
+
+    def test_batches_that_were_asked_for_and_not_used_keep_nothing_of_later_steps(self):
+        self.embedding.prefetch(torch.tensor([1, 2, 3]))
+        ids = torch.tensor([2, 9])
+        pushed = weakref.ref(ids)
+        self.embedding.rows.assign(ids, torch.ones(2, DIM))
+        del ids
+        gc.collect()
+        self.assertIsNone(pushed())
+        rows = self.embedding.rows.pull(torch.tensor([1, 2, 3]))
+        self.assert_close(rows[1], torch.ones(DIM))
+        self.assert_close(rows[::2], self.plain.weight[1:4:2])
 
     def test_frozen_rows_and_no_grad_collect_nothing(self):
         with torch.no_grad():
@@ -387,6 +418,7 @@ class State(Case):
         with embps.torch.dense_rows(model):
             dense = model.state_dict()
         self.assertTrue(torch.equal(dense["embedding.weight"], plain.weight))
+        self.assertEqual(set(dense), set(Classifier(nn.Embedding(WORDS, DIM)).state_dict()))
         self.assertNotIn("embedding.weight", model.state_dict())
 
         other = Classifier(self.ours(nn.Embedding(WORDS, DIM)))
@@ -407,6 +439,24 @@ class State(Case):
             ours = self.ours(type(plain)(WORDS, DIM, **{"padding_idx": 2}))
             ours.load_state_dict(plain.state_dict())
             self.assertTrue(torch.equal(ours.dense(), plain.weight))
+            ours.load_state_dict(ours.state_dict())
+            with embps.torch.dense_rows(ours):
+                state = ours.state_dict()
+            plain_again = type(plain)(WORDS, DIM)
+            plain_again.load_state_dict(state)
+            self.assertTrue(torch.equal(plain_again.weight, plain.weight))
+            ours_again = self.ours(type(plain)(WORDS, DIM))
+            ours_again.load_state_dict(state)
+            self.assertTrue(torch.equal(ours_again.dense(), plain.weight))
+            # States of before had both.
+            ours_again.load_state_dict({**state, "_extra_state": ours.state_dict()["_extra_state"]})
+            without_end = type(ours)(None, DIM, client=self.client, name=f"without end {self.tables}")
+            without_end.load_state_dict(plain.state_dict())
+            self.assertTrue(torch.equal(without_end.rows.all_rows(WORDS), plain.weight))
+            without_end.load_state_dict(without_end.state_dict())
+            for wrong in (torch.zeros(3, DIM + 1), torch.zeros(3), torch.zeros(())):
+                with self.assertRaisesRegex(RuntimeError, "shape"):
+                    without_end.load_state_dict({"weight": wrong})
             back = self.ours(plain).to_embedding()
             self.assertIs(type(back), type(plain))
             self.assertEqual(str(back), str(type(back)(WORDS, DIM, sparse=True, **{

@@ -23,8 +23,12 @@ from .rows import TableRows
 
 @contextlib.contextmanager
 def dense_rows(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Within the block, state_dict() of the model holds the rows of its tables, as "weight" like
-    torch.nn.Embedding's: with dense_rows(model): torch.save(model.state_dict(), path)."""
+    """Within the block, state_dict() of the model is that of the same model of torch.nn: the rows of its
+    tables are in it as "weight", and nothing else of them. Each of the two models loads it.
+
+        with embps.torch.dense_rows(model):
+            torch.save(model.state_dict(), path)
+    """
     modules = [module for module in model.modules() if isinstance(module, _TableModule)]
     for module in modules:
         module.dense_state = True
@@ -121,11 +125,12 @@ class _TableModule(torch.nn.Module):
     # State
 
     def load(self, source: Any) -> None:
-        """Rows from a torch.nn.Embedding or EmbeddingBag, or from a tensor [num_embeddings, D]."""
-        weight = source.weight if isinstance(source, torch.nn.Module) else torch.as_tensor(source)
-        if weight.shape != (self.num_embeddings, self.embedding_dim):
-            raise ValueError(f"rows of shape {list(weight.shape)}; "
-                             f"{[self.num_embeddings, self.embedding_dim]} are wanted")
+        """Rows from a torch.nn.Embedding or EmbeddingBag, or from a tensor [num_embeddings, D]; without
+        num_embeddings, of any number. Raises ValueError for another shape."""
+        weight = torch.as_tensor(source.weight if isinstance(source, torch.nn.Module) else source)
+        rows = self.num_embeddings if self.num_embeddings is not None else len(weight) if weight.dim() > 0 else 0
+        if weight.shape != (rows, self.embedding_dim):
+            raise ValueError(f"rows of shape {list(weight.shape)}; {[rows, self.embedding_dim]} are wanted")
         self.rows.assign_all(weight)
 
     def dense(self) -> Tensor:
@@ -140,17 +145,19 @@ class _TableModule(torch.nn.Module):
 
     def to_embedding(self) -> torch.nn.Module:
         """The same as a torch.nn module, with all rows."""
-        return self._plain(self.num_embeddings, self.embedding_dim, sparse=True, _weight=self.dense(),
-                           **self._arguments())
+        plain: Any = self._plain
+        return plain(self.num_embeddings, self.embedding_dim, sparse=True, _weight=self.dense(),
+                     **self._arguments())
 
     @classmethod
-    def from_pretrained(cls, embeddings: Tensor, freeze: bool = True, **arguments: Any) -> Any:
+    def from_pretrained(cls, embeddings: Any, freeze: bool = True, **arguments: Any) -> Any:
         """A module with the rows of a tensor [N, D], or of a torch.nn module, written to its table.
         freeze: rows are not trained. arguments: as of the class (client= and name=, or table=)."""
         weight = embeddings.weight if isinstance(embeddings, torch.nn.Module) else embeddings
         if weight.dim() != 2:
             raise ValueError(f"rows of shape {list(weight.shape)}; two dimensions are wanted")
-        module = cls(*weight.shape, _weight=weight, **arguments)
+        make: Any = cls
+        module = make(*weight.shape, _weight=weight, **arguments)
         module.weight.requires_grad_(not freeze)
         return module
 
@@ -166,8 +173,9 @@ class _TableModule(torch.nn.Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         del destination[prefix + "weight"]
-        if self.dense_state:
+        if self.dense_state:  # as torch.nn's, which takes no key that it does not know
             destination[prefix + "weight"] = self.dense()
+            del destination[prefix + "_extra_state"]
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, local_metadata: Any, strict: bool,
                               missing_keys: list[str], unexpected_keys: list[str],

@@ -17,23 +17,24 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .rows import TableRows, sum_rows
+from ..arguments import real
+from .rows import TableParameter, TableRows, sum_rows
 
 
 def split_parameters(model: torch.nn.Module) -> tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]]:
     """The parameters of a model: (those that PyTorch's optimizers train, those of tables)."""
     both: tuple[list[torch.nn.Parameter], list[torch.nn.Parameter]] = ([], [])
     for parameter in model.parameters():
-        both[hasattr(parameter, "embps_rows")].append(parameter)
+        both[isinstance(parameter, TableParameter)].append(parameter)
     return both
 
 
 def ignore_in_ddp(model: torch.nn.Module) -> torch.nn.Module:
     """Tells DistributedDataParallel to leave the tables of a model alone; returns the model:
     DistributedDataParallel(embps.torch.ignore_in_ddp(model))."""
-    names = [name for name, parameter in model.named_parameters() if hasattr(parameter, "embps_rows")]
+    names = [name for name, parameter in model.named_parameters() if isinstance(parameter, TableParameter)]
     names += getattr(model, "_ddp_params_and_buffers_to_ignore", [])
-    wrapper = torch.nn.parallel.DistributedDataParallel
+    wrapper: Any = torch.nn.parallel.DistributedDataParallel
     wrapper._set_params_and_buffers_to_ignore_for_model(model, names)
     return model
 
@@ -50,10 +51,12 @@ class Optimizer(torch.optim.Optimizer):
     sent then), and what else a push raises.
     """
 
+    trains_tables = True  # rows.py: no other may have the parameters of tables
+
     def __init__(self, params: Iterable[Any], lr: float, *, distributed: Optional[bool] = None,
                  process_group: Any = None) -> None:
-        if not 0.0 <= lr:
-            raise ValueError(f"lr: {lr}")
+        if real("lr", lr) < 0:
+            raise ValueError(f"lr: {lr} is negative")
         self._distributed = distributed
         self._process_group = process_group
         self._together = False  # synchronize() was called since the last step
@@ -62,7 +65,7 @@ class Optimizer(torch.optim.Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
         for parameter in self.param_groups[-1]["params"]:
-            if not hasattr(parameter, "embps_rows"):
+            if not isinstance(parameter, TableParameter):
                 self.param_groups.pop()
                 raise ValueError("embps.torch.Optimizer is for the parameters of embps.torch modules alone; "
                                  "embps.torch.split_parameters(model) tells them from others")

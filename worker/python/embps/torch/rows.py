@@ -3,15 +3,16 @@
 A table is larger than a tensor may be, so the parameter holds no rows. What it has is a gradient:
 after a backward pass `parameter.grad` is a plain dense tensor [U, D], one row for each id that the
 passes since the last zero_grad touched, and TableRows.ids says which. So clipping, scaling and
-accumulation work on it as on any other, with the norm that the whole table's gradient has. Its data
-is one zero seen as [U, D], which cannot be written to: an optimizer that is not embps.torch.Optimizer
-fails instead of training nothing.
+accumulation work on it as on any other, with the norm that the whole table's gradient has. So it is
+among the parameters of its model, and only an optimizer has to know that it is no other: one of
+PyTorch's is refused when it is made. Its data is one zero seen as [U, D], which cannot be written to.
 
 Backward passes may run on several threads (one a device); a lock guards ids and gradient together.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any, Callable, Optional
 
@@ -30,15 +31,38 @@ class _Lookup(torch.autograd.Function):
     back here: rows are no leaf."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: Tensor, rows: Tensor, collect: Callable[[Tensor], None]) -> Tensor:
+    def forward(ctx: Any, anchor: Tensor, rows: Tensor,  # type: ignore[override]
+                collect: Callable[[Tensor], None]) -> Tensor:
         del anchor
         ctx.collect = collect
         return rows.view_as(rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Any:
+    def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         ctx.collect(grad)
         return None, None, None
+
+
+class TableParameter(torch.nn.Parameter):
+    """What stands for a table in a model; rows: the TableRows that it is of."""
+
+    embps_rows: TableRows
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What PyTorch does with it. Its optimizers ask each parameter that they are given whether it is
+        a leaf, which is where one that cannot train a table is told so."""
+        if func == _IS_LEAF:
+            asks = sys._getframe(1).f_locals.get("self")
+            if isinstance(asks, torch.optim.Optimizer) and not hasattr(asks, "trains_tables"):
+                raise ValueError(
+                    f"{type(asks).__name__} cannot train the table {args[0].embps_rows.table.name!r}, whose "
+                    "rows are on servers: give its parameter to embps.torch.Optimizer, and the others to this one "
+                    "(dense, tables = embps.torch.split_parameters(model))")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+_IS_LEAF = torch.Tensor.is_leaf.__get__  # type: ignore[attr-defined]
 
 
 class _Ahead:
@@ -46,7 +70,7 @@ class _Ahead:
 
     def __init__(self, ids: Tensor, rows: Tensor, future: Future[Any]) -> None:
         self.ids, self.rows, self.future = ids, rows, future
-        self.changed: list[Tensor] = []  # ids that were pushed since
+        self.old = torch.zeros(len(ids), dtype=torch.bool)  # rows that were changed since
 
 
 def host_memory(n: int, dim: int, device: torch.device) -> Tensor:
@@ -63,8 +87,8 @@ class TableRows:
         data = torch.empty(0, table.dim, device=device, dtype=dtype)
         if not data.is_floating_point():
             raise TypeError(f"rows are floats, not {data.dtype}")
-        self.parameter = torch.nn.Parameter(data)
-        self.parameter.embps_rows = self  # type: ignore[attr-defined]
+        self.parameter = TableParameter(data)
+        self.parameter.embps_rows = self
         self.skip_id: Optional[int] = None  # its gradient is dropped
         self._ids = torch.empty(0, dtype=torch.int64)  # guarded by _lock; of parameter.grad
         self._lock = threading.Lock()
@@ -88,10 +112,8 @@ class TableRows:
     def _arrived(self, entry: _Ahead) -> Tensor:
         """The rows of a pull ahead; those that were changed since are read again."""
         entry.future.result()
-        if entry.changed:
-            old = torch.isin(entry.ids, torch.cat(entry.changed))
-            if old.any():
-                entry.rows[old] = self._pull_now(entry.ids[old])
+        if entry.old.any():
+            entry.rows[entry.old] = self._pull_now(entry.ids[entry.old])
         return entry.rows
 
     def _to_device(self, rows: Tensor) -> Tensor:
@@ -124,7 +146,7 @@ class TableRows:
     def changed(self, ids: Tensor) -> None:
         """These rows are not any more what a pull before this brings."""
         for entry in self._ahead:
-            entry.changed.append(ids)
+            entry.old |= torch.isin(entry.ids, ids)
 
     def all_rows(self, n: int) -> Tensor:
         """Rows 0 to n - 1 on the CPU, float32, read in passing."""
