@@ -7,6 +7,7 @@ The same program is test and worker: "test_python_ddp.py worker RANK FOLDER ADDR
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
@@ -82,6 +83,12 @@ def worker(rank, folder, address):
             model = Classifier(rows)
             model.out.load_state_dict(plain.out.state_dict())
             dense, tables = embps.torch.split_parameters(model)
+            try:  # who forgets it is told
+                nn.parallel.DistributedDataParallel(model)
+                sys.exit("DistributedDataParallel took the parameter of a table")
+            except ValueError as error:
+                if not re.search(f"table '{name}'.*ignore_in_ddp", str(error)):
+                    raise
             model = nn.parallel.DistributedDataParallel(embps.torch.ignore_in_ddp(model))
             optimizer = embps.torch.Optimizer(tables, rate)
             losses = train(model, (torch.optim.SGD(dense, 0.1), optimizer), slice(rank, None, WORLD), clip,

@@ -13,18 +13,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import python_tests  # noqa: E402
 
 python_tests.need("numpy", "torch")
-EXAMPLE = python_tests.ROOT / "worker" / "python" / "examples" / "language_model.py"
+EXAMPLES = python_tests.ROOT / "worker" / "python" / "examples"
+EXAMPLE = EXAMPLES / "language_model.py"
 TEXT = python_tests.ROOT / "README.md"
 
 
 class Example(python_tests.Case):
-    def train(self, checkpoint, *more):
-        environment = {**os.environ, "PYTHONPATH": str(python_tests.ROOT / "worker" / "python"),
-                       "OMP_NUM_THREADS": "1"}
+    def environment(self):
+        return {**os.environ, "PYTHONPATH": str(python_tests.ROOT / "worker" / "python"), "OMP_NUM_THREADS": "1",
+                "GLOO_SOCKET_IFNAME": "lo"}
+
+    def train(self, checkpoint, *more, **options):
         arguments = [sys.executable, EXAMPLE, "--text", TEXT,
                      *(["--checkpoint", checkpoint] if checkpoint else []), "--data", self.folder, "--optimizer", "sgd", "--table-rate", "0.5", "--steps", "60",
                      "--save-every", "20", "--vocabulary", "300", "--dim", "16", "--memory", "16M", *more]
-        process = self.start(arguments, env=environment, text=True, stdout=subprocess.PIPE)
+        process = self.start(arguments, env=self.environment(), text=True, stdout=subprocess.PIPE, **options)
         self.addCleanup(process.stdout.close)
         return process
 
@@ -86,6 +89,55 @@ class Example(python_tests.Case):
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", "\n".join([first, *resumed]))]
         self.assertLess(losses[-1], losses[0])
+
+    def test_paths_that_cannot_be_are_told_at_the_start(self):
+        (self.folder / "file").write_text("text", encoding="ascii")
+        # All in one process: PyTorch takes seconds to begin.
+        program = (f"import runpy, sys\n"
+                   f"for option, path in {{cases}}:\n"
+                   f"    sys.argv = ['language_model.py', '--text', {str(TEXT)!r}, '--checkpoint', {str(self.folder / 'x.pt')!r}, "
+                   f"option, path]\n"
+                   f"    try:\n"
+                   f"        runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')\n"
+                   f"    except SystemExit as end:\n"
+                   f"        assert end.code == 2, end.code\n"
+                   f"    else:\n"
+                   f"        raise AssertionError(option)\n")
+        cases = [(option, str(self.folder / path)) for option, path in (
+            ("--text", "none"), ("--text", "."), ("--checkpoint", "none/x.pt"), ("--checkpoint", "file/x.pt"),
+            ("--checkpoint", "."), ("--data", "none"), ("--data", "file"))]
+        cases += [("--save-every", "0"), ("--steps", "-1")]
+        said = subprocess.run([sys.executable, "-c", program.replace("{cases}", repr(cases))], env=self.environment(),
+                              text=True, stderr=subprocess.PIPE, check=False)
+        self.assertEqual(said.returncode, 0, said.stderr)
+        errors = re.findall("^language_model.py: error: .*", said.stderr, re.MULTILINE)
+        self.assertEqual(len(errors), len(cases), said.stderr)
+        for (option, path), error in zip(cases, errors):
+            self.assertIn(option, error)
+            self.assertIn(path.removesuffix("/x.pt"), error)
+
+    def test_servers_that_keep_no_checkpoints_are_told_at_the_start(self):
+        process = self.train(None, "--connect", self.serve(), stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        out, said = process.communicate()
+        self.assertEqual((process.returncode, out), (1, ""))
+        self.assertRegex(said, "without --checkpoint the servers keep the layers.*--checkpoints")
+        self.assertNotIn("Traceback", said)
+
+    def test_processes_learn_what_one_does(self):
+        losses = []
+        for n in (1, 2):
+            arguments = [sys.executable, EXAMPLES / "distributed.py", "--connect", self.serve(data=f"served {n}"),
+                         "--processes", n, "--steps", "40", "--batch", "16"]
+            process = self.start(arguments, env=self.environment(), text=True, stdout=subprocess.PIPE)
+            self.addCleanup(process.stdout.close)
+            said = process.communicate()[0]
+            self.assertEqual(process.returncode, 0)
+            losses.append([float(loss) for loss in re.findall(r"^step (?:20|40) loss ([0-9.]+)$", said, re.MULTILINE)])
+        one, two = losses
+        self.assertEqual(len(one), 2)
+        for ours, theirs in zip(one, two):
+            self.assertAlmostEqual(ours, theirs, delta=0.002)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,30 @@ import embps
 import embps.torch
 
 
+def at_least_one(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def check_paths(parser, arguments):
+    """Ends the program where it could not read or write, now and not at the first checkpoint."""
+    try:
+        arguments.text.open("rb").close()
+    except OSError as error:
+        parser.error(f"--text: {error}")
+    if arguments.checkpoint is not None and arguments.checkpoint.is_dir():
+        parser.error(f"--checkpoint: {arguments.checkpoint} is a folder; the name of a file is wanted")
+    for option, folder in (("--checkpoint", arguments.checkpoint and arguments.checkpoint.parent),
+                           ("--data", arguments.data)):
+        try:
+            if folder is not None:
+                tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            parser.error(f"{option}: {folder} cannot be written to: {error.strerror}")
+
+
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--text", type=pathlib.Path, required=True)
@@ -53,18 +77,19 @@ def options():
     parser.add_argument("--optimizer", default="adagrad", help="of the table (default %(default)s)")
     parser.add_argument("--table-rate", type=float, default=0.05, help="its rate (default %(default)s)")
     parser.add_argument("--rate", type=float, default=0.002, help="of Adam, for layers (default %(default)s)")
-    parser.add_argument("--steps", type=int, default=500, help="in all (default %(default)s)")
-    parser.add_argument("--save-every", type=int, default=100, help="steps (default %(default)s)")
-    parser.add_argument("--vocabulary", type=int, default=4000, help="tokens (default %(default)s)")
-    parser.add_argument("--dim", type=int, default=64, help="width of the model (default %(default)s)")
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--heads", type=int, default=4)
-    parser.add_argument("--context", type=int, default=32, help="tokens that are seen (default %(default)s)")
-    parser.add_argument("--batch", type=int, default=16, help="pieces of text a step (default %(default)s)")
+    parser.add_argument("--steps", type=at_least_one, default=500, help="in all (default %(default)s)")
+    parser.add_argument("--save-every", type=at_least_one, default=100, help="steps (default %(default)s)")
+    parser.add_argument("--vocabulary", type=at_least_one, default=4000, help="tokens (default %(default)s)")
+    parser.add_argument("--dim", type=at_least_one, default=64, help="width of the model (default %(default)s)")
+    parser.add_argument("--layers", type=at_least_one, default=2)
+    parser.add_argument("--heads", type=at_least_one, default=4)
+    parser.add_argument("--context", type=at_least_one, default=32, help="tokens that are seen (default %(default)s)")
+    parser.add_argument("--batch", type=at_least_one, default=16, help="pieces of text a step (default %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     if arguments.checkpoint is None and arguments.connect is None:
         parser.error("--checkpoint is needed without --connect")
+    check_paths(parser, arguments)
     return arguments
 
 
@@ -114,6 +139,8 @@ def load(arguments, client):
         kept = client.checkpoint_state()
     except embps.NotFound:
         return None, "the servers"
+    except embps.Unsupported as error:
+        raise SystemExit(f"without --checkpoint the servers keep the layers, and these do not: {error}") from None
     if not kept:
         raise SystemExit("the servers' newest checkpoint has no layers in it: start them with --resume and the "
                          "name of the last one that this program made, or with --resume none")

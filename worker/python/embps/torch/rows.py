@@ -50,19 +50,28 @@ class TableParameter(torch.nn.Parameter):
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What PyTorch does with it. Its optimizers ask each parameter that they are given whether it is
-        a leaf, which is where one that cannot train a table is told so."""
+        """What PyTorch does with it. What cannot go well is refused where it begins, which shows by who
+        asks: an optimizer whether a parameter is a leaf; DistributedDataParallel for the values, to send
+        them to all processes, unless ignore_in_ddp has told it not to."""
         if func == _IS_LEAF:
             asks = sys._getframe(1).f_locals.get("self")
             if isinstance(asks, torch.optim.Optimizer) and not hasattr(asks, "trains_tables"):
-                raise ValueError(
-                    f"{type(asks).__name__} cannot train the table {args[0].embps_rows.table.name!r}, whose "
-                    "rows are on servers: give its parameter to embps.torch.Optimizer, and the others to this one "
-                    "(dense, tables = embps.torch.split_parameters(model))")
+                raise ValueError(f"{type(asks).__name__} cannot train {_named(args[0])}: give its parameter to "
+                                 "embps.torch.Optimizer, and the others to this one (dense, tables = "
+                                 "embps.torch.split_parameters(model))")
+        elif func == torch.Tensor.detach:
+            if sys._getframe(1).f_globals.get("__name__") == "torch.distributed.utils":
+                raise ValueError(f"torch.distributed cannot keep copies of {_named(args[0])} in all processes: "
+                                 "DistributedDataParallel(embps.torch.ignore_in_ddp(model)) leaves it alone, and "
+                                 "embps.torch.Optimizer averages its gradient")
         return super().__torch_function__(func, types, args, kwargs or {})
 
 
 _IS_LEAF = torch.Tensor.is_leaf.__get__  # type: ignore[attr-defined]
+
+
+def _named(parameter: TableParameter) -> str:
+    return f"the table {parameter.embps_rows.table.name!r}, whose rows are on servers"
 
 
 class _Ahead:
