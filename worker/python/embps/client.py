@@ -50,7 +50,10 @@ def _file(name: str, given: Path | None) -> bytes | None:
 
 
 class Table:
-    """A table of a client; client.table() makes it. Lives as long as its client."""
+    """A table of a client; client.table() makes it. Lives as long as its client.
+
+    client, name, dim: whose it is, what it is called, D. What its calls raise: see Client.
+    """
 
     def __init__(self, client: Client, handle: c_void_p, name: str, dim: int) -> None:
         self.client = client
@@ -139,9 +142,11 @@ class Table:
         return self._push_start(library.GRADIENT, ids, grads, lr)
 
     def push_delta_async(self, ids: Any, deltas: Any) -> Future[None]:
+        """push_delta without waiting, as push_async."""
         return self._push_start(library.DELTA, ids, deltas, 0.0)
 
     def assign_async(self, ids: Any, rows: Any) -> Future[None]:
+        """assign without waiting, as push_async."""
         return self._push_start(library.ASSIGN, ids, rows, 0.0)
 
     def _push_arguments(self, kind: int, ids: Any, rows: Any, lr: float) -> tuple[Any, ...]:
@@ -196,7 +201,7 @@ class Table:
         Without state the optimizer's state of rows that exist stays, as with assign. state:
         [*ids.shape, K], counts: [*ids.shape, 2], of an export with state. Applied at once, whatever
         the staleness. Rows go in messages of up to 1 MiB, each of which is applied whole or not at
-        all.
+        all. Raises Mismatch for the state of another optimizer.
         """
         array = arrays.as_ids(ids)
         rows = arrays.as_rows(values, (*array.shape, self.dim), "values")
@@ -235,7 +240,12 @@ def _flags(scan: bool, exact: bool) -> int:
 
 
 class Client:
-    """A connection; connect() makes it. A context manager: leaving the block closes it."""
+    """A connection; connect() makes it. A context manager: leaving the block closes it.
+
+    Its calls, and those of its tables, raise Closed after that, InvalidArgument for an argument of a
+    wrong type or range before anything is sent, and, where servers are asked, PeerGone, Timeout,
+    Denied, ProtocolError, NoMemory and StorageError; what else each of them raises it says.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -315,7 +325,8 @@ class Client:
         return total.value
 
     def barrier(self) -> None:
-        """Returns when all workers have come and their earlier pushes are applied."""
+        """Returns when all workers have come and their earlier pushes are applied. Raises Interrupted or
+        PeerGone where another worker was stopped or is gone."""
         with self._session.use() as client:
             library.call("embps_barrier", client)
 
@@ -378,11 +389,13 @@ class Client:
 
     @property
     def worker_rank(self) -> int:
+        """Which worker of the job this is, from 0; by address 0."""
         with self._session.use() as client:
             return int(library.lib.embps_worker_rank(client))
 
     @property
     def worker_count(self) -> int:
+        """How many workers the job has; by address 0, for who comes so is none."""
         with self._session.use() as client:
             return int(library.lib.embps_worker_count(client))
 
@@ -394,6 +407,7 @@ class Client:
 
     @property
     def server_count(self) -> int:
+        """How many servers have parts of the tables."""
         with self._session.use() as client:
             return int(library.lib.embps_server_count(client))
 

@@ -25,11 +25,12 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """A value that cannot be: of an option, an id, a gradient. Nothing was sent."""
+    """A value that cannot be: of an argument, by its name, of an id, a gradient. Nothing was sent."""
     code = 2
 
 
 class NotFound(Error, LookupError):
+    """There is no such checkpoint, or file."""
     code = 3
 
 
@@ -49,6 +50,7 @@ class Busy(Error):
 
 
 class Interrupted(Error):
+    """The job was stopped, by a signal to one of its workers say."""
     code = 7
 
 
@@ -78,6 +80,7 @@ class StorageError(Error, OSError):
 
 
 class DiskFull(StorageError):
+    """A disk has no room for what is to be kept."""
     code = 41
 
 
@@ -97,6 +100,7 @@ class InUse(StorageError):
 
 
 class NoMemory(Error, MemoryError):
+    """Here, or in a server beyond its --memory."""
     code = 60
 
 

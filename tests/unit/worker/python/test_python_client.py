@@ -5,12 +5,14 @@ import asyncio
 import copy
 import ctypes
 import gc
+import inspect
 import os
 import pathlib
 import re
 import subprocess
 import sys
 import threading
+import types
 import unittest
 from unittest import mock
 
@@ -56,6 +58,17 @@ class Declarations(python_tests.Case):
                             ("embps.h", library.MAX_PARAMS), ("embps.h", library.CHECKPOINT_NAME_BYTES)):
             found = {"embps.h": HEADER, "local_shard.h": HEADER.parents[1] / name}[name].read_text(encoding="utf-8")
             self.assertRegex(found, rf"(?m)^#define \w+_(MAX|PARAMS|BYTES) {value}u?$")
+
+    def test_everything_public_is_described(self):
+        page = (python_tests.ROOT / "worker" / "python" / "README.md").read_text(encoding="utf-8")
+        classes = (embps.Client, embps.Table, embps.Future, embps.Walk, embps.Watch)
+        public = [(name, getattr(embps, name)) for name in embps.__all__]
+        public += [(name, getattr(kind, name)) for kind in classes for name in dir(kind) if not name.startswith("_")]
+        for name, what in public:
+            self.assertRegex(page, rf"\b{name}\b")
+            self.assertTrue(inspect.getdoc(what), name)
+        self.assertEqual(set(embps.__all__), {name for name in dir(embps) if name[0] != "_" and not isinstance(
+            getattr(embps, name), types.ModuleType)})
 
     def test_each_code_of_the_header_is_a_class(self):
         codes = re.findall(r"^    EMBPS_([A-Z_]+) = (\d+),", HEADER.read_text(encoding="utf-8"), re.MULTILINE)

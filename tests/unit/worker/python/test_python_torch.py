@@ -3,6 +3,7 @@
 
 import copy
 import gc
+import inspect
 import pathlib
 import sys
 import unittest
@@ -468,6 +469,18 @@ class State(Case):
         with mock.patch.object(embps.torch.rows, "CHUNK_FLOATS", 7 * DIM):
             plain = nn.Embedding(WORDS, DIM)
             self.assertTrue(torch.equal(self.ours(plain).dense(), plain.weight))
+
+    def test_everything_public_is_described(self):
+        page = (python_tests.ROOT / "worker" / "python" / "README.md").read_text(encoding="utf-8")
+        public = {name: getattr(embps.torch, name) for name in embps.torch.__all__}
+        for kind in (embps.torch.Embedding, embps.torch.EmbeddingBag, embps.torch.Optimizer):
+            public.update((name, what) for base in kind.__mro__ if base.__module__.startswith("embps.")
+                          for name, what in vars(base).items() if callable(getattr(kind, name)) and name[0] != "_")
+        for inherited in ("forward", "extra_repr", "get_extra_state", "add_param_group"):
+            del public[inherited]
+        for name, what in public.items():
+            self.assertRegex(page, rf"\b{name}\b")
+            self.assertTrue(inspect.getdoc(what), name)
 
     def test_modules_are_not_copied(self):
         self.assertRaises(TypeError, copy.deepcopy, self.ours(nn.Embedding(WORDS, DIM)))
