@@ -17,11 +17,13 @@
 #include "proto/rights.h"
 
 #include "common/alloc.h"
+#include "common/hash.h"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define TOKENS_MAX 1024u
 #define PATTERNS_MAX 16384u
@@ -348,4 +350,14 @@ bool psp_grant_allows_all(const psp_grant_t *grant, unsigned right)
 uint64_t psp_grant_id(const psp_grant_t *grant)
 {
     return grant != NULL ? grant->id : 0;
+}
+
+uint64_t psp_grant_rights_id(const psp_grant_t *grant)
+{
+    uint64_t sum = 0; /* of all patterns, so that their order does not matter */
+    for (const pattern_t *pattern = grant != NULL ? grant->patterns : NULL; pattern != NULL;
+         pattern = pattern->next)
+        sum +=
+            psc_mix64(XXH3_64bits_withSeed(pattern->text, strlen(pattern->text), pattern->rights));
+    return grant != NULL ? sum | 1 : 0;
 }

@@ -64,6 +64,10 @@ bool psp_grant_allows_all(const psp_grant_t *grant, unsigned right);
  * nothing of the token. */
 uint64_t psp_grant_id(const psp_grant_t *grant);
 
+/* By which grants are told apart that allow different things: the same for tokens that have the
+ * same rights for the same tables, in any order of their lines. Of NULL: 0. */
+uint64_t psp_grant_rights_id(const psp_grant_t *grant);
+
 /* "read", "write" or "admin". Static. */
 const char *psp_right_name(unsigned right);
 

@@ -26,7 +26,7 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
     psc_status_t st = ps_session_begin(&shard->sessions, peer, shard->options.cluster,
                                        shard->options.rank, error);
     if (st == PSC_OK && guest)
-        st = ps_guests_begin(shard, peer, psp_grant_id(request->buffer->grant), error);
+        st = ps_guests_begin(shard, peer, request->buffer->grant, error);
     if (st != PSC_OK)
         return st;
     psp_message_t reply = {

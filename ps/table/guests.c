@@ -39,7 +39,8 @@ struct ps_guest {
     uint64_t next_sequence;
     uint64_t heard_us;
     bool revived;         /* of a checkpoint: it may have heard answers that are lost */
-    uint64_t holder;      /* whose token it began with (psp_grant_id) */
+    uint64_t holder;      /* whose token it goes by (psp_grant_id) */
+    uint64_t rights;      /* and what that allowed (psp_grant_rights_id) */
     ps_request_t *parked; /* by sequence */
     size_t n_parked;
     kept_t kept[PS_GUEST_REQUESTS]; /* by sequence modulo that */
@@ -120,13 +121,25 @@ static psc_status_t answer_again(ps_shard_t *shard, const psp_buffer_t *asked,
 
 /* ---- life ---- */
 
+static void set_holder(ps_guest_t *guest, const psp_grant_t *grant)
+{
+    guest->holder = psp_grant_id(grant);
+    guest->rights = psp_grant_rights_id(grant);
+}
+
 /* May a session be used with this token? A checkpoint does not say whose a session was: then it is
- * of the first who knows it. */
+ * of the first who knows it. One of the same rights may follow it: its owner could do the same in a
+ * session of its own. */
 static bool is_holder(ps_guest_t *guest, const psp_grant_t *grant)
 {
     if (guest->revived && guest->holder == 0)
-        guest->holder = psp_grant_id(grant);
-    return guest->holder == psp_grant_id(grant);
+        set_holder(guest, grant);
+    if (guest->holder == psp_grant_id(grant))
+        return true;
+    if (guest->rights != psp_grant_rights_id(grant))
+        return false;
+    guest->holder = psp_grant_id(grant);
+    return true;
 }
 
 psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp_buffer_t *buffer,
@@ -167,14 +180,15 @@ psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp
     return PSC_OK;
 }
 
-psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, uint64_t holder, psc_error_t *error)
+psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, const psp_grant_t *grant,
+                             psc_error_t *error)
 {
     const uint32_t i = peer - shard->sessions.n;
     ps_guest_t *guest = psc_alloc_zeroed(1, sizeof *guest);
     if (guest == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a guest");
     guest->next_sequence = 1;
-    guest->holder = holder;
+    set_holder(guest, grant);
     guest->heard_us = shard->now_us;
     shard->guests.all[i] = guest;
     shard->guests.ids[i] = session_of(shard, peer)->id;
@@ -190,7 +204,7 @@ psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, ui
         return psc_error_set(error, PSC_BUSY, "no more than %" PRIu32 " guests have a place",
                              shard->guests.n);
     *session_of(shard, peer) = *session;
-    psc_status_t st = ps_guests_begin(shard, peer, 0, error);
+    psc_status_t st = ps_guests_begin(shard, peer, NULL, error);
     if (st != PSC_OK)
         return st;
     shard->sessions.n_all++;

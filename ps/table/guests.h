@@ -9,6 +9,7 @@
 #ifndef PS_TABLE_GUESTS_H
 #define PS_TABLE_GUESTS_H
 
+#include "proto/rights.h"
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
 
@@ -34,15 +35,17 @@ void ps_guests_clear(ps_shard_t *shard);
 
 /*
  * Whose message this is, in buffer->peer: a free seat for a Hello, else that of its session, which
- * must have begun with the same token. Errors: PEER_GONE (there is no such session: it has ended,
- * or was another server's or token's), BUSY (no seat is free), PROTOCOL (a Hello of a worker).
+ * must have begun with the same token, or with one that had the same rights for the same tables, so
+ * that a token can be replaced while its clients go on. Errors: PEER_GONE (there is no such
+ * session: it has ended, or was another server's or token's), BUSY (no seat is free), PROTOCOL (a
+ * Hello of a worker).
  */
 PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message,
                                            psp_buffer_t *buffer, psc_error_t *error);
 
-/* The session of a seat has begun. holder: psp_grant_id of its token. Errors: NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, uint64_t holder,
-                                            psc_error_t *error);
+/* The session of a seat has begun. grant: of its token; NULL: none. Errors: NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer,
+                                            const psp_grant_t *grant, psc_error_t *error);
 /* The session of a free seat, as a checkpoint has it: all requests with sequences below next were
  * served. Errors: NO_MEMORY; BUSY (no seat is free). */
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,

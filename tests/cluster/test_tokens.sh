@@ -7,8 +7,8 @@ build=$1 dir=$2
 . "$(dirname "${BASH_SOURCE[0]}")/../support/doors"
 cd "$dir"
 umask 077
-admin=admin-token-7391 reader=reader-token-2846 writer=writer-token-1905 other=other-token-5520 gone=stale-token-3317
-for name in admin reader writer other gone; do
+admin=admin-token-7391 reader=reader-token-2846 writer=writer-token-1905 second=second-token-0624 other=other-token-5520 gone=stale-token-3317
+for name in admin reader writer second other gone; do
     printf '%s\n' "${!name}" >"$name.token"
 done
 
@@ -19,6 +19,8 @@ write_tokens() # the file, but for $gone's line
 sha256:$(printf %s "$admin" | sha256sum | cut -d ' ' -f 1)  admin  *
 $reader  read         pushes  w*
 $writer  write,read   pushes  # and its own
+$second  read         pushes
+$second  read         w*
 $other   read,write   elsewhere
 END
 }
@@ -162,7 +164,7 @@ ps -ww -o args= -p "$job" >processes
 "$build/embps" status --help >help
 "$server" --help >>help
 stop_door
-for token in "$admin" "$reader" "$writer" "$other" "$gone" not-a-known-token; do
+for token in "$admin" "$reader" "$writer" "$second" "$other" "$gone" not-a-known-token; do
     if grep -qF -e "$token" -e "$(printf %s "$token" | sha256sum | cut -d ' ' -f 1)" server.log said processes help; then
         failed "a token is where others can read it: $(grep -lF -- "$token" server.log said processes help)"
     fi

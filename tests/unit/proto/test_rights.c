@@ -89,6 +89,23 @@ static void a_token_is_the_same_one_when_the_file_was_read_anew(void **state)
     psp_rights_put(after);
 }
 
+static void tokens_that_allow_the_same_are_told_apart_only_by_name(void **state)
+{
+    (void)state;
+    psp_rights_t *rights =
+        parse(READER " read a* b\n" WRITER " read b\n" ADMIN " write b\n" WRITER " read a*\n");
+    const uint64_t reader = psp_grant_rights_id(find(rights, READER));
+    assert_true(psp_grant_rights_id(find(rights, WRITER)) == reader);
+    assert_true(psp_grant_id(find(rights, WRITER)) != psp_grant_id(find(rights, READER)));
+    assert_true(psp_grant_rights_id(find(rights, ADMIN)) != reader);
+    assert_true(psp_grant_rights_id(NULL) == 0 && reader != 0);
+    psp_rights_t *others = parse(READER " read a*\n" WRITER " read,write a* b\n");
+    assert_true(psp_grant_rights_id(find(others, READER)) != reader);
+    assert_true(psp_grant_rights_id(find(others, WRITER)) != reader);
+    psp_rights_put(rights);
+    psp_rights_put(others);
+}
+
 static void what_is_wrong_is_said_by_line_and_never_quoted(void **state)
 {
     (void)state;
@@ -254,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_token_has_the_rights_of_its_lines),
         cmocka_unit_test(a_token_is_the_same_one_when_the_file_was_read_anew),
+        cmocka_unit_test(tokens_that_allow_the_same_are_told_apart_only_by_name),
         cmocka_unit_test(what_is_wrong_is_said_by_line_and_never_quoted),
         cmocka_unit_test(too_many_tokens_and_too_long_names_are_refused),
         cmocka_unit_test(patterns_fit_what_trying_every_way_says),
