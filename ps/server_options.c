@@ -90,7 +90,8 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_LISTEN",
      .help = "Listen there for guests: processes that are no ranks of the job and come by gRPC "
              "(proto/embps.proto). Port 0 is a free one; of several servers each takes PORT plus "
-             "its rank. Without workers, also without mpirun, the server then runs until SIGTERM."},
+             "its rank. Without workers, also without mpirun, the server then runs until SIGTERM. "
+             "A socket's file (unix:PATH) is nothing to listen on: that is for clients alone."},
     {.name = "tls-cert",
      .argument = "FILE",
      .type = PSC_OPTION_TEXT,

@@ -76,6 +76,11 @@ psc_status_t psp_listen_address_parse(const char *text, psp_listen_address_t *ad
 {
     psp_listen_address_t address = {.port = 0};
     const char *port;
+    if (strncmp(text, "unix:", 5) == 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "\"%.200s\": servers listen on HOST:PORT alone, as in 127.0.0.1:50051 "
+                             "or [::1]:0; unix: is for clients whose way to a server is a socket",
+                             text);
     if (!psp_address_split(text, address.host, sizeof address.host, &port) ||
         !read_port(port, &address.port))
         return psc_error_set(error, PSC_INVALID_ARGUMENT,

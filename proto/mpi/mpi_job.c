@@ -138,7 +138,9 @@ static psc_status_t check_roles(const psp_mpi_job_t *job, psc_error_t *error)
     if (job->n_of[PSP_MPI_WORKER] == 0 && job->n_listening < job->n_of[PSP_MPI_SERVER])
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "this job has no worker: start workers beside the servers, as in "
-                             "mpirun -n %u embps-server --data DIR : -n 1 embps-train ...",
+                             "mpirun -n %u embps-server --data DIR : -n 1 embps-train ..., or let "
+                             "clients come by address: give the servers --listen HOST:PORT, "
+                             "which needs neither workers nor mpirun",
                              job->n_of[PSP_MPI_SERVER]);
     return PSC_OK;
 }

@@ -84,6 +84,8 @@ cmp text kept
         mpirun --oversubscribe --bind-to none -n 3 "$train" skipgram --corpus text --out out
     refused "no workers" "no worker" \
         mpirun --oversubscribe --bind-to none -n 3 "$server" --data data
+    refused "no workers and no door" "no worker: .*, or let clients come by address: give the servers --listen" \
+        "$server" --data data
     refused "no mpirun" "no server" "$train" skipgram --corpus text --out out
 }
 

@@ -72,6 +72,16 @@ static void only_loopback_without_a_word(void **state)
     assert_null(strstr(address, "0.0.0.0")); /* others cannot use that */
 }
 
+static void a_sockets_file_is_for_clients_alone(void **state)
+{
+    (void)state;
+    char address[300];
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(try_to_open("unix:/tmp/embps", false, 0, address, &error),
+                     PSC_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "unix: is for clients"));
+}
+
 static void servers_of_a_job_take_one_port_after_the_other(void **state)
 {
     (void)state;
@@ -125,6 +135,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(only_loopback_without_a_word),
         cmocka_unit_test(tokens_come_in_plain_text_from_this_machine_alone),
+        cmocka_unit_test(a_sockets_file_is_for_clients_alone),
         cmocka_unit_test(servers_of_a_job_take_one_port_after_the_other),
         cmocka_unit_test(all_servers_listen_or_none),
     };
