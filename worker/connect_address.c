@@ -8,8 +8,9 @@
  * only this side knows); those of the others are what it tells.
  *
  * Waiting is done here, on the caller's thread, since nothing is there yet to blame for silence:
- * the transport tries again by itself and says why it fails. A server without a free seat is asked
- * again until the time is over.
+ * the transport tries again by itself and says why it fails. What it says of TLS is little, so the
+ * port is looked at as well, and a fault that no waiting mends ends the wait. A server without a
+ * free seat is asked again until the time is over.
  *
  * The end: transport first; gRPC's own threads may hold the last buffers for a moment longer, so
  * the pool waits for them, and is left alone if they never come or if this is a child after a
@@ -31,7 +32,10 @@
 #define UNHURRIED_US UINT64_C(5000000) /* for an answer, where servers must be there */
 #define TELL_US UINT64_C(1000000)
 #define LOOK_US UINT64_C(100000)
-#define AGAIN_US UINT64_C(200000) /* between two tries for a seat */
+#define LOOK_SHARE 4u /* a look at a port rests for so many times as long as it took */
+#define GUESSES 2u    /* of the same make a fault */
+#define WORDS_BYTES 480u
+#define AGAIN_US UINT64_C(200000) /* between two tries for a seat, from a guess to the next look */
 #define GOODBYE_US UINT64_C(1000000)
 #define DRAIN_US UINT64_C(5000000)
 #define NAP_US UINT64_C(200)
@@ -42,6 +46,8 @@ typedef struct patience {
     const char *address;
     embps_connect_options_t options;
     uint64_t begin_us, end_us, told_us;
+    uint64_t look_us;   /* when a port is looked at next */
+    uint32_t n_guesses; /* looks in a row that told what may be wrong */
 } patience_t;
 
 /* What the first server said. */
@@ -71,7 +77,29 @@ static void tell(patience_t *patience, uint64_t now_us, const char *why)
     patience->options.waiting(patience->options.waiting_context, line);
 }
 
-/* Waits a while for a server. Errors: PEER_GONE, TIMEOUT: the time is over. */
+/* Where there is trouble with a server, looks at its port now and then, and at the end: what is
+ * wrong for good ends the wait. words: [WORDS_BYTES], "" or what else may be. */
+static psc_status_t look(patience_t *patience, psp_transport_t *transport, uint32_t server,
+                         bool over, char *words, psc_error_t *error)
+{
+    const uint64_t begin_us = psc_clock_us();
+    words[0] = '\0';
+    if (psp_grpc_client_trouble(transport, server)[0] == '\0' ||
+        (!over && begin_us < patience->look_us))
+        return PSC_OK;
+    const psp_grpc_look_t seen = psp_grpc_client_look(transport, server, words, WORDS_BYTES);
+    const uint64_t now_us = psc_clock_us();
+    patience->n_guesses = seen == PSP_GRPC_LOOK_GUESS ? patience->n_guesses + 1 : 0;
+    patience->look_us =
+        now_us +
+        (seen == PSP_GRPC_LOOK_GUESS ? AGAIN_US : TELL_US + LOOK_SHARE * (now_us - begin_us));
+    return seen == PSP_GRPC_LOOK_FAULT || patience->n_guesses >= GUESSES
+               ? psc_error_set(error, PSC_PEER_GONE, "%s", words)
+               : PSC_OK;
+}
+
+/* Waits a while for a server. Errors: PEER_GONE, TIMEOUT: the time is over; PEER_GONE: waiting is
+ * of no use. */
 static psc_status_t wait_for(patience_t *patience, psp_transport_t *transport, uint32_t server,
                              psc_error_t *error)
 {
@@ -79,15 +107,19 @@ static psc_status_t wait_for(patience_t *patience, psp_transport_t *transport, u
     const uint64_t now_us = psc_clock_us();
     const bool over =
         now_us >= patience->end_us || (patience->options.wait_ms == 0 && trouble[0] != '\0');
+    char words[WORDS_BYTES];
+    psc_status_t st = look(patience, transport, server, over, words, error);
+    if (st != PSC_OK)
+        return st;
     if (over && trouble[0] != '\0')
-        return psc_error_set(error, PSC_PEER_GONE, "server %u by way of %.100s is not there: %s%s",
-                             server, patience->address, trouble,
-                             psp_grpc_client_advice(transport, server));
+        return psc_error_set(error, PSC_PEER_GONE,
+                             "server %u by way of %.100s is not there: %s%s%s", server,
+                             patience->address, trouble, words[0] != '\0' ? "; " : "", words);
     if (over)
         return psc_error_set(
             error, PSC_TIMEOUT, "server %u by way of %.100s did not answer within %llu ms", server,
             patience->address, (unsigned long long)((now_us - patience->begin_us) / 1000));
-    tell(patience, now_us, trouble);
+    tell(patience, now_us, words[0] != '\0' ? words : trouble);
     const uint64_t left_us = patience->end_us - now_us;
     psp_transport_wait(transport, left_us < LOOK_US ? left_us : LOOK_US);
     return PSC_OK;

@@ -11,13 +11,14 @@
 #define N_OPERATIONS 6u
 
 void psp_grpc_call_start(psp_grpc_call_t *call, psp_grpc_queue_t *queue, grpc_channel *channel,
-                         void *method, grpc_metadata *token, psp_buffer_t *buffer)
+                         void *method, psp_grpc_secrets_t *secrets, psp_buffer_t *buffer)
 {
     call->inside = grpc_channel_create_registered_call(channel, NULL, GRPC_PROPAGATE_DEFAULTS,
                                                        psp_grpc_queue_inside(queue), method,
                                                        gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
     grpc_metadata_array_init(&call->initial);
     grpc_metadata_array_init(&call->trailing);
+    call->token = psp_grpc_secrets_token(secrets);
     call->reply = NULL;
     call->status = GRPC_STATUS_UNKNOWN;
     call->details = grpc_empty_slice();
@@ -25,7 +26,8 @@ void psp_grpc_call_start(psp_grpc_call_t *call, psp_grpc_queue_t *queue, grpc_ch
     grpc_byte_buffer *request = psp_grpc_lend(buffer, psp_grpc_put_back);
     grpc_op operations[N_OPERATIONS] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA,
-         .data.send_initial_metadata = {.count = token != NULL, .metadata = token}},
+         .data.send_initial_metadata = {.count = call->token.number != 0,
+                                        .metadata = &call->token.metadata}},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         {.op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -49,6 +51,7 @@ void psp_grpc_call_finish(psp_grpc_call_t *call)
     call->reply = NULL;
     grpc_metadata_array_destroy(&call->initial);
     grpc_metadata_array_destroy(&call->trailing);
+    psp_grpc_token_put(&call->token);
     grpc_slice_unref(call->details);
     grpc_call_unref(call->inside);
     call->inside = NULL;

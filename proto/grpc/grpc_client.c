@@ -14,6 +14,8 @@
  *
  * Connections. One channel a peer, not shared with other clients of the process. gRPC connects by
  * itself; after a failure it is told to begin anew without its own rest, since the outbox has one.
+ * Where the files of certificates have changed by then, new channels take their place; a call that
+ * was not let in is made again where the token has.
  *
  * End: calls under way are cancelled and waited for, then channels, then the queue. gRPC may give
  * back the last buffers a moment later, on threads of its own, so the pool's owner waits for them.
@@ -31,10 +33,12 @@
 #include "proto/outbox.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #define TROUBLE_BYTES 200
+#define PROBE_BYTES 400
 #define MAX_REFUSALS 30u
 #define PORT_MAX 65535
 
@@ -120,7 +124,7 @@ static psc_status_t start(client_t *client, uint32_t peer_number, psp_post_t *po
         peer->methods[kind] =
             grpc_channel_register_call(peer->channel, psp_grpc_method(kind), NULL, NULL);
     psp_grpc_call_start(&call->call, client->queue, peer->channel, peer->methods[kind],
-                        psp_grpc_secrets_token(client->secrets), post->buffer);
+                        client->secrets, post->buffer);
     return PSC_OK;
 }
 
@@ -153,22 +157,62 @@ static bool worth_another(grpc_status_code status, uint32_t attempts)
     }
 }
 
+/* What gRPC says of a failure, without the words that it says of every one. */
 static void note_trouble(peer_t *peer, const grpc_slice *details)
 {
+    static const char *const prefixes[] = {
+        "failed to connect to all addresses; last error: ", "UNKNOWN: ", "UNAVAILABLE: "};
+    const char *text = (const char *)GRPC_SLICE_START_PTR(*details);
     size_t n = GRPC_SLICE_LENGTH(*details);
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+        const size_t length = strlen(prefixes[i]);
+        if (n > length && memcmp(text, prefixes[i], length) == 0) {
+            text += length;
+            n -= length;
+        }
+    }
     n = n < sizeof peer->trouble - 1 ? n : sizeof peer->trouble - 1;
-    memcpy(peer->trouble, GRPC_SLICE_START_PTR(*details), n);
+    memcpy(peer->trouble, text, n);
     peer->trouble[n] = '\0';
+}
+
+static void open_channel(client_t *client, peer_t *peer)
+{
+    psp_grpc_args_t args;
+    psp_grpc_channel_args(PSP_GRPC_MAX_MESSAGE_BYTES, &args);
+    grpc_channel_credentials *credentials = psp_grpc_secrets_credentials(client->secrets);
+    peer->channel = grpc_channel_create(peer->address, credentials, &args.args);
+    grpc_channel_credentials_release(credentials);
+}
+
+/* Other certificates are for other channels; what is under way on the old ones fails, and comes up
+ * again. */
+static void renew_channels(client_t *client)
+{
+    if (!psp_grpc_secrets_renew(client->secrets))
+        return;
+    for (uint32_t i = 0; i < client->base.n_peers; i++) {
+        peer_t *peer = &client->peers[i];
+        grpc_channel *old = peer->channel;
+        open_channel(client, peer);
+        memset(peer->methods, 0, sizeof peer->methods);
+        if (client->signs != NULL)
+            psp_grpc_signs_move(client->signs, old, peer->channel);
+        grpc_channel_destroy(old);
+    }
 }
 
 /* The call has failed: it comes up again, or that is the end. */
 static psc_status_t settle_failure(client_t *client, post_call_t *call, psc_error_t *error)
 {
     peer_t *peer = &client->peers[call->peer];
+    const grpc_status_code status = call->call.status;
     note_trouble(peer, &call->call.details);
-    if (!worth_another(call->call.status, call->post->attempts)) {
+    if (!worth_another(status, call->post->attempts) &&
+        !(status == GRPC_STATUS_UNAUTHENTICATED &&
+          psp_grpc_secrets_has_newer_token(client->secrets, &call->call.token))) {
         const psc_status_t st = psc_error_set(
-            error, psp_grpc_code(call->call.status), "server %u at %s refuses a %s: %s", call->peer,
+            error, psp_grpc_code(status), "server %u at %s refuses a %s: %s", call->peer,
             peer->address, psp_kind_name(call->post->buffer->kind), peer->trouble);
         if (error != NULL)
             error->rank = (int32_t)call->peer;
@@ -176,6 +220,8 @@ static psc_status_t settle_failure(client_t *client, post_call_t *call, psc_erro
     }
     psp_outbox_fail(peer->outbox, call->post, psc_clock_us());
     client->base.retries++;
+    if (status == GRPC_STATUS_UNAVAILABLE)
+        renew_channels(client);
     grpc_channel_reset_connect_backoff(peer->channel);
     (void)grpc_channel_check_connectivity_state(peer->channel, 1);
     return PSC_OK;
@@ -428,7 +474,6 @@ static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_
                                 uint32_t number, psc_error_t *error)
 {
     peer_t *peer = &client->peers[number];
-    psp_grpc_args_t args;
     psc_status_t st = psp_grpc_check_address(options->addresses[number], error);
     if (st == PSC_OK)
         st = psp_grpc_secrets_check(client->secrets, options->addresses[number], error);
@@ -439,10 +484,7 @@ static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_
     peer->address = psc_strdup(options->addresses[number]);
     if (peer->address == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a connection");
-    psp_grpc_channel_args(PSP_GRPC_MAX_MESSAGE_BYTES, &args);
-    grpc_channel_credentials *credentials = psp_grpc_secrets_credentials(client->secrets);
-    peer->channel = grpc_channel_create(peer->address, credentials, &args.args);
-    grpc_channel_credentials_release(credentials);
+    open_channel(client, peer);
     return PSC_OK;
 }
 
@@ -491,32 +533,19 @@ const char *psp_grpc_client_trouble(const psp_transport_t *transport, uint32_t p
     return ((const client_t *)transport)->peers[peer].trouble;
 }
 
-/* Both speak TLS: whom of the two the other does not take. */
-static const char *advise_tls(const psp_grpc_secrets_t *secrets, const char *trouble)
-{
-    if (strstr(trouble, "empty address list") != NULL) /* of those it could make a connection to */
-        return "; certificate, key or authority is no PEM, or the key is not the certificate's";
-    if (strstr(trouble, "ertificate") != NULL || strstr(trouble, "andshake") != NULL)
-        return ""; /* it says what is wrong */
-    return psp_grpc_secrets_has_certificate(secrets)
-               ? "; it speaks TLS, and may not take this client's certificate"
-               : "; it speaks TLS, and may want a certificate of this client (tls_cert)";
-}
-
-const char *psp_grpc_client_advice(const psp_transport_t *transport, uint32_t peer_number)
+psp_grpc_look_t psp_grpc_client_look(const psp_transport_t *transport, uint32_t peer,
+                                     char *words_out, size_t size)
 {
     const client_t *client = (const client_t *)transport;
-    const peer_t *peer = &client->peers[peer_number];
-    const bool tls = psp_grpc_secrets_has_tls(client->secrets);
-    const psp_speech_t speech = psp_grpc_probe(peer->address);
-    if (speech == PSP_SPEECH_TLS && tls)
-        return advise_tls(client->secrets, peer->trouble);
-    if (speech == PSP_SPEECH_TLS)
-        return "; it speaks TLS: give the authority that signs its certificate (tls_ca)";
-    if (speech == PSP_SPEECH_PLAIN && tls)
-        return "; it speaks plain text and no TLS: connect without tls_ca, or start it with "
-               "--tls-cert";
-    return "";
+    const char *address = client->peers[peer].address;
+    const psp_shown_t shown = psp_grpc_secrets_shown(client->secrets);
+    char words[PROBE_BYTES];
+    const psp_probe_t probe = psp_grpc_probe(address, &shown, words, sizeof words);
+    words_out[0] = '\0';
+    if (probe == PSP_PROBE_NOTHING)
+        return PSP_GRPC_LOOK_NOTHING;
+    (void)snprintf(words_out, size, "the server at %.100s %s", address, words);
+    return probe == PSP_PROBE_FAULT ? PSP_GRPC_LOOK_FAULT : PSP_GRPC_LOOK_GUESS;
 }
 
 psc_status_t psp_grpc_client_keep_session(psp_transport_t *transport, psp_buffer_t *sign,
@@ -525,8 +554,7 @@ psc_status_t psp_grpc_client_keep_session(psp_transport_t *transport, psp_buffer
     client_t *client = client_of(transport);
     psc_status_t st = PSC_OK;
     if (client->signs == NULL)
-        st = psp_grpc_signs_create(client->queue, psp_grpc_secrets_token(client->secrets),
-                                   &client->signs, error);
+        st = psp_grpc_signs_create(client->queue, client->secrets, &client->signs, error);
     if (st != PSC_OK) {
         psp_buffer_put(sign);
         return st;

@@ -20,7 +20,11 @@
 
 #include "proto/transport.h"
 
-/* What the client trusts and shows: names of files, which are read once. */
+/*
+ * What the client trusts and shows: names of files. They may be replaced at any time: the token is
+ * read anew when a call is not let in, and before signs of life; the others when a connection
+ * cannot be made. What is wrong then changes nothing.
+ */
 typedef struct psp_grpc_security {
     /* PEM: who must have signed the servers' certificates, which must also name the hosts of their
      * addresses. NULL: plain text */
@@ -52,10 +56,17 @@ PSC_MUST_CHECK psc_status_t psp_grpc_check_address(const char *text, psc_error_t
  * call with this transport. */
 const char *psp_grpc_client_trouble(const psp_transport_t *transport, uint32_t peer);
 
-/* For a server that cannot be reached: "; " and what to do, where its port speaks the other of TLS
- * and plain text, or does not take this client; else "". Looks, which may take a second or two.
- * Static. */
-const char *psp_grpc_client_advice(const psp_transport_t *transport, uint32_t peer_number);
+/* What looking at a server's port has told. */
+typedef enum psp_grpc_look {
+    PSP_GRPC_LOOK_NOTHING, /* no more than its trouble */
+    PSP_GRPC_LOOK_GUESS,   /* what may be wrong */
+    PSP_GRPC_LOOK_FAULT,   /* what is wrong, and will be until somebody mends it */
+} psp_grpc_look_t;
+
+/* For a server with which there is trouble: looks at its port, which may take some seconds.
+ * words_out: "the server at ADDRESS ..." and what to do, "" with NOTHING. */
+psp_grpc_look_t psp_grpc_client_look(const psp_transport_t *transport, uint32_t peer,
+                                     char *words_out, size_t size);
 
 /*
  * From now on sends a copy of `sign` to its peer every period_us, from a thread of the transport,

@@ -1,14 +1,14 @@
 /*
  * A server of HTTP/2 in plain text speaks first, with its settings; one of TLS waits for the
- * client's greeting and answers it, with a greeting of its own or with an alert. So: connect and
- * listen; where nothing comes soon, greet in TLS 1.2 and look at the first bytes of the answer.
- * What else a port may be stays unknown. Nothing secret is sent.
+ * client's greeting. So: connect and listen; where nothing comes soon, shake hands in TLS, with
+ * what the client trusts and shows, and hear what comes of it. What else a port may be stays
+ * unknown. Nothing secret is sent.
  *
- * Source: RFC 9113, sections 3.4 and 4.1 (frames); RFC 5246, sections 6.2.1 and 7.4.1.2 (records,
- * ClientHello). Threads: any; no state.
+ * Source: RFC 9113, sections 3.4 and 4.1 (frames). Threads: any; no state.
  */
 #include "proto/grpc/grpc_probe.h"
 
+#include "common/clock.h"
 #include "proto/grpc/listen_address.h"
 
 #include <errno.h>
@@ -17,6 +17,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -27,24 +28,6 @@
 #define FRAME_HEADER_BYTES 9
 #define FRAME_TYPE_AT 3
 #define FRAME_SETTINGS 4
-#define RECORD_ALERT 0x15
-#define RECORD_HANDSHAKE 0x16
-
-/* ClientHello: TLS 1.2, six suites with ECDHE, ALPN h2. What would be random is not. */
-static const char greeting[] =
-    "\x16\x03\x01\x00\x60"                                     /* record of 96 bytes */
-    "\x01\x00\x00\x5c\x03\x03"                                 /* ClientHello of 92 */
-    "embps embps embps embps embps em"                         /* random */
-    "\x00"                                                     /* no session */
-    "\x00\x0c\xc0\x2b\xc0\x2f\xc0\x2c\xc0\x30\xcc\xa9\xcc\xa8" /* suites */
-    "\x01\x00"                                                 /* no compression */
-    "\x00\x27"                                                 /* extensions: */
-    "\x00\x0a\x00\x06\x00\x04\x00\x1d\x00\x17"                 /* x25519, P-256 */
-    "\x00\x0b\x00\x02\x01\x00"                                 /* plain points */
-    "\x00\x0d\x00\x0a\x00\x08\x04\x03\x08\x04\x04\x01\x05\x03" /* signatures */
-    "\x00\x10\x00\x05\x00\x03\x02h2";                          /* ALPN */
-#define GREETING_BYTES (sizeof greeting - 1)
-_Static_assert(GREETING_BYTES == 5 + 96, "the lengths within say the same");
 
 static bool wait_for(int fd, short what, uint64_t timeout_us)
 {
@@ -96,28 +79,51 @@ static int open_connection(const char *address, uint64_t timeout_us)
     return fd;
 }
 
-/* What the first bytes of an answer tell. */
-static psp_speech_t listen_to(int fd)
+/* Whether the first bytes are HTTP/2's. */
+static bool speaks_first(int fd)
 {
     uint8_t heard[FRAME_HEADER_BYTES];
-    const ssize_t n = recv(fd, heard, sizeof heard, 0);
-    if (n == FRAME_HEADER_BYTES && heard[FRAME_TYPE_AT] == FRAME_SETTINGS)
-        return PSP_SPEECH_PLAIN;
-    if (n >= 1 && (heard[0] == RECORD_HANDSHAKE || heard[0] == RECORD_ALERT))
-        return PSP_SPEECH_TLS;
-    return PSP_SPEECH_UNKNOWN;
+    return wait_for(fd, POLLIN, LISTEN_US) &&
+           recv(fd, heard, sizeof heard, 0) == FRAME_HEADER_BYTES &&
+           heard[FRAME_TYPE_AT] == FRAME_SETTINGS;
 }
 
-psp_speech_t psp_grpc_probe(const char *address)
+/* As gRPC has it: a socket's file has no name that a certificate could be for. */
+static void host_of(const char *address, char *host, size_t size)
 {
-    psp_speech_t speech = PSP_SPEECH_UNKNOWN;
+    const char *port;
+    if (strncmp(address, "unix:", 5) == 0 || !psp_address_split(address, host, size, &port))
+        (void)snprintf(host, size, "localhost");
+}
+
+psp_probe_t psp_grpc_probe(const char *address, const psp_shown_t *shown, char *words_out,
+                           size_t size)
+{
+    const bool tls = shown->ca.text != NULL;
+    char host[PSP_ADDRESS_MAX + 1];
+    psp_handshake_t hands = PSP_HANDSHAKE_SILENT;
+    words_out[0] = '\0';
     int fd = open_connection(address, ANSWER_US);
     if (fd < 0)
-        return speech;
-    if (wait_for(fd, POLLIN, LISTEN_US) ||
-        (send(fd, greeting, GREETING_BYTES, MSG_NOSIGNAL) == (ssize_t)GREETING_BYTES &&
-         wait_for(fd, POLLIN, ANSWER_US)))
-        speech = listen_to(fd);
+        return PSP_PROBE_NOTHING;
+    const bool plain = speaks_first(fd);
+    host_of(address, host, sizeof host);
+    if (!plain)
+        hands = psp_grpc_shake_hands(fd, host, shown, psc_clock_us() + ANSWER_US, words_out, size);
     (void)close(fd);
-    return speech;
+    if (plain && tls)
+        (void)snprintf(words_out, size,
+                       "speaks plain text and no TLS: connect without tls_ca, or start it with "
+                       "--tls-cert");
+    else if (!plain && !tls && hands != PSP_HANDSHAKE_SILENT)
+        (void)snprintf(words_out, size,
+                       "speaks TLS: give the authority that signs its certificate (tls_ca)");
+    else if (hands == PSP_HANDSHAKE_CUT)
+        (void)snprintf(words_out, size,
+                       shown->cert.text != NULL
+                           ? "speaks TLS, and may not take this client's certificate"
+                           : "speaks TLS, and may want a certificate of this client (tls_cert)");
+    if (words_out[0] == '\0')
+        return PSP_PROBE_NOTHING;
+    return tls && hands == PSP_HANDSHAKE_CUT ? PSP_PROBE_GUESS : PSP_PROBE_FAULT;
 }

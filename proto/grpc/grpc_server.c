@@ -15,6 +15,7 @@
 #include "common/clock.h"
 #include "proto/grpc/door_calls.h"
 #include "proto/grpc/door_streams.h"
+#include "proto/grpc/grpc_log.h"
 #include "proto/grpc/listen_address.h"
 
 #include <grpc/grpc_security.h>
@@ -216,12 +217,7 @@ static psc_status_t open_port(psp_door_t *door, const psp_listen_address_t *addr
         grpc_server_credentials_release(credentials);
     }
     grpc_server_start(door->server);
-    if (st == PSC_OK && port <= 0 && door->tls != NULL)
-        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
-                           "cannot listen on %s: certificate, key or authority is no PEM, or the "
-                           "key is not the certificate's",
-                           text);
-    else if (st == PSC_OK && port <= 0)
+    if (st == PSC_OK && port <= 0)
         st = psc_error_set(error, PSC_IO, "cannot listen on %s", text);
     if (st == PSC_OK)
         psp_listen_address_told(address, (uint32_t)port, door->address, sizeof door->address);
@@ -265,6 +261,7 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     if (st == PSC_OK)
         st = psp_grpc_queue_create(&door->queue, error);
     if (st == PSC_OK) {
+        psp_grpc_log_take();
         make_server(door);
         st = open_port(door, &address, error);
     }

@@ -5,11 +5,12 @@
  * hours, and its sessions shall not end meanwhile. A sign has no effects and no order, so a sign
  * that fails is not made again; the next one comes anyway. At most one call a message is under
  * way, so a server that stands still costs nothing. The calls have no deadline of their own: the
- * connection's keep-alive ends them.
+ * connection's keep-alive ends them. Before one leaves, the file of the token is looked at, so that
+ * a program that does something else while it is replaced does not lose its sessions.
  *
  * Threads and lock: the list, `under_way` and `stopping` are guarded by `lock`; calls are started,
- * finished and cancelled under it, which never waits. The queue's thread takes it when a call
- * ends.
+ * finished and cancelled under it, which waits for no network. The queue's thread takes it when a
+ * call ends.
  */
 #include "proto/grpc/grpc_signs.h"
 
@@ -36,7 +37,7 @@ typedef struct sign {
 
 struct psp_grpc_signs {
     psp_grpc_queue_t *queue;
-    grpc_metadata *token; /* NULL: none */
+    psp_grpc_secrets_t *secrets;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -66,11 +67,12 @@ static uint64_t send_due(psp_grpc_signs_t *signs, uint64_t now_us)
     for (sign_t *sign = signs->all; sign != NULL; sign = sign->next) {
         if (sign->due_us <= now_us) {
             sign->due_us = now_us + sign->period_us;
+            (void)psp_grpc_secrets_has_newer_token(signs->secrets, NULL);
             if (!sign->under_way) {
                 sign->under_way = true;
                 signs->n_under_way++;
                 psp_grpc_call_start(&sign->call, signs->queue, sign->channel, sign->method,
-                                    signs->token, sign->message);
+                                    signs->secrets, sign->message);
             }
         }
         next_us = sign->due_us < next_us ? sign->due_us : next_us;
@@ -92,14 +94,14 @@ static void *send_signs(void *context)
     return NULL;
 }
 
-psc_status_t psp_grpc_signs_create(psp_grpc_queue_t *queue, grpc_metadata *token,
+psc_status_t psp_grpc_signs_create(psp_grpc_queue_t *queue, psp_grpc_secrets_t *secrets,
                                    psp_grpc_signs_t **signs_out, psc_error_t *error)
 {
     psp_grpc_signs_t *signs = psc_alloc_zeroed(1, sizeof *signs);
     if (signs == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for signs of life");
     signs->queue = queue;
-    signs->token = token;
+    signs->secrets = secrets;
     pthread_condattr_t attributes;
     (void)pthread_condattr_init(&attributes);
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* as psc_clock_us */
@@ -170,4 +172,17 @@ psc_status_t psp_grpc_signs_add(psp_grpc_signs_t *signs, grpc_channel *channel, 
     (void)pthread_cond_broadcast(&signs->changed);
     (void)pthread_mutex_unlock(&signs->lock);
     return PSC_OK;
+}
+
+void psp_grpc_signs_move(psp_grpc_signs_t *signs, const grpc_channel *from, grpc_channel *to)
+{
+    (void)pthread_mutex_lock(&signs->lock);
+    for (sign_t *sign = signs->all; sign != NULL; sign = sign->next) {
+        if (sign->channel != from)
+            continue;
+        sign->channel = to;
+        sign->method =
+            grpc_channel_register_call(to, psp_grpc_method(sign->message->kind), NULL, NULL);
+    }
+    (void)pthread_mutex_unlock(&signs->lock);
 }

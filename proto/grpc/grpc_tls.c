@@ -6,7 +6,8 @@
  * is that of the inode, so that a file that could not be read is tried again once it was given to
  * the server's user or moved back. What cannot be read is logged, and what was there before stays,
  * so that files that are replaced one after the other close the door for nobody. With a client's
- * authority every client has to show a certificate that it signed.
+ * authority every client has to show a certificate that it signed. A certificate that has expired,
+ * or will within a day, is served all the same, and logged whenever it is read.
  *
  * `lock` guards the versions and is held while files are read, which are short. Nothing of a key is
  * ever logged; what was read is wiped before it is freed.
@@ -16,10 +17,13 @@
 #include "common/alloc.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "proto/grpc/grpc_certificates.h"
 
 #include <pthread.h>
 
 #define FILE_MAX ((size_t)1 << 20)
+#define WORDS_BYTES 400
+#define LAST_DAYS_S ((time_t)24 * 60 * 60) /* before a certificate expires: it is said */
 
 enum { CERT, KEY, CLIENT_CA, N_FILES };
 
@@ -39,6 +43,27 @@ static psc_status_t read_all(const psp_grpc_tls_t *tls, char *read[N_FILES], psc
             st = psc_file_read(tls->paths[i], FILE_MAX, &read[i], &size, error);
     }
     return st;
+}
+
+/* What gRPC would take for no certificate, or for none of this key. */
+static psc_status_t check(const psp_grpc_tls_t *tls, char *const read[N_FILES], psc_error_t *error)
+{
+    const psp_pem_t cert = {tls->paths[CERT], read[CERT]}, key = {tls->paths[KEY], read[KEY]},
+                    authority = {tls->paths[CLIENT_CA], read[CLIENT_CA]};
+    psc_status_t st = psp_certificate_check_pair(&cert, &key, error);
+    return st == PSC_OK && authority.text != NULL ? psp_certificate_check(&authority, error) : st;
+}
+
+/* A certificate that clients do not take, or soon will not. */
+static void warn_of_age(const psp_grpc_tls_t *tls, char *const read[N_FILES])
+{
+    const psp_pem_t cert = {tls->paths[CERT], read[CERT]};
+    char words[WORDS_BYTES];
+    const psp_age_t age = psp_certificate_age(&cert, time(NULL), LAST_DAYS_S, words, sizeof words);
+    if (age != PSP_AGE_FINE)
+        psc_log(PSC_LOG_WARN, "%s: %s", words,
+                age == PSP_AGE_LAST_DAYS ? "guests are refused from then on"
+                                         : "guests refuse this server");
 }
 
 static bool look_for_changes(psp_grpc_tls_t *tls)
@@ -62,7 +87,8 @@ give_certificates(void *context, grpc_ssl_server_certificate_config **config_out
     (void)pthread_mutex_lock(&tls->lock);
     if (look_for_changes(tls)) {
         result = GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
-        if (read_all(tls, read, &error) == PSC_OK) {
+        if (read_all(tls, read, &error) == PSC_OK && check(tls, read, &error) == PSC_OK) {
+            warn_of_age(tls, read);
             const grpc_ssl_pem_key_cert_pair pair = {.private_key = read[KEY],
                                                      .cert_chain = read[CERT]};
             /* gRPC insists on an authority, also where no client is asked for a certificate. */
@@ -96,6 +122,8 @@ psc_status_t psp_grpc_tls_create(const psp_door_tls_t *files, psp_grpc_tls_t **t
     }
     if (st == PSC_OK)
         st = read_all(tls, read, error);
+    if (st == PSC_OK)
+        st = check(tls, read, error);
     for (size_t i = 0; i < N_FILES; i++)
         psc_free_secret(read[i]);
     if (st != PSC_OK) {

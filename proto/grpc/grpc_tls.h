@@ -12,7 +12,7 @@
 typedef struct psp_grpc_tls psp_grpc_tls_t;
 
 /* Copies the names in files. Errors: NOT_FOUND, IO, CORRUPT (too long): a file cannot be read;
- * NO_MEMORY. Gives. */
+ * INVALID_ARGUMENT: it is none, or the key is not the certificate's; NO_MEMORY. Gives. */
 PSC_MUST_CHECK psc_status_t psp_grpc_tls_create(const psp_door_tls_t *files,
                                                 psp_grpc_tls_t **tls_out, psc_error_t *error);
 /* After the server that has its credentials. NULL is a no-op. */

@@ -16,7 +16,10 @@ make_certs() # OPTION... FOLDER
 }
 make_certs --server server --client guest ours
 make_certs --client stranger --server renewed theirs
-make_certs --days -1 --server old_server --client expired ours
+make_certs --server old_server --server last_day --client expired ours
+certificate_days ours old_server -1
+certificate_days ours expired -1
+certificate_days ours last_day 1
 cp ours/server.pem ours/server.key .
 
 expect() # WHAT CASE CA [CERT KEY [NAME]]
@@ -71,11 +74,36 @@ expect UNAVAILABLE "plain text" -
 stop_door
 start_door late 127.0.0.1:0 --tls-cert ours/old_server.pem --tls-key ours/old_server.key
 expect UNAVAILABLE "a server whose certificate has expired" ours/ca.pem
+grep -Eq 'warn: .* ours/old_server.pem has expired on 20[0-9-]+ [0-9:]+ UTC' late.log ||
+    failed "no warning of a certificate that has expired: $(cat late.log)"
 stop_door
 
-refused_start 2 "the key is not the certificate's" --listen 127.0.0.1:0 --tls-cert server.pem --tls-key ours/guest.key
+# Certificates that are about to expire, at the start and when they are replaced; and what gRPC would print.
+cp ours/server.pem ours/server.key .
+start_door aging 127.0.0.1:0 --tls-cert server.pem --tls-key server.key
+if grep -q warn aging.log; then
+    failed "a warning of nothing: $(cat aging.log)"
+fi
+for _ in 1 2 3; do
+    printf 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' >"/dev/tcp/127.0.0.1/${address##*:}" # plain text
+done
+await 60 grep -q "warn: .*a guest's TLS handshake failed: wrong version number" aging.log ||
+    failed "no word of a handshake that failed: $(cat aging.log)"
+[ "$(grep -c 'handshake failed' aging.log)" = 1 ] || failed "more than one line a minute: $(cat aging.log)"
+if grep -q '^[EI][0-9]' aging.log; then
+    failed "gRPC's own lines: $(cat aging.log)"
+fi
+cp ours/last_day.key server.key
+cp ours/last_day.pem server.pem
+expect hello "a certificate on its last day" ours/ca.pem
+grep -Eq 'warn: .* server.pem expires on 20[0-9-]+ [0-9:]+ UTC' aging.log ||
+    failed "no warning of a certificate that expires: $(cat aging.log)"
+stop_door
+
+refused_start 2 "certificate and key do not belong together" --listen 127.0.0.1:0 --tls-cert server.pem --tls-key ours/guest.key
 refused_start 3 "nowhere.pem" --listen 127.0.0.1:0 --tls-cert nowhere.pem --tls-key ours/guest.key
 refused_start 2 "--tls-client-ca" --listen 0.0.0.0:0 --tls-cert server.pem --tls-key server.key
+cp ours/server.pem ours/server.key .
 start_door open 0.0.0.0:0 --tls-cert server.pem --tls-key server.key --tls-client-ca ours/ca.pem
 if grep -q warn open.log; then
     failed "a warning with certificates of both sides: $(cat open.log)"

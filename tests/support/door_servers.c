@@ -40,13 +40,14 @@ static void *run_server(void *context)
     return NULL;
 }
 
-static void open_door(door_servers_t *servers, uint32_t i, unsigned port)
+static void open_door(door_servers_t *servers, uint32_t i, unsigned port, const char *tokens)
 {
     char listen[32];
     door_server_t *own = &servers->all[i];
     psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
     (void)snprintf(listen, sizeof listen, "127.0.0.1:%u", port);
     options.listen = listen;
+    options.tokens = tokens;
     own->error = (psc_error_t)PSC_ERROR_INIT;
     assert_int_equal(psp_pool_create(POOL_BYTES, &own->pool, NULL), PSC_OK);
     if (psp_door_open(&options, own->pool, &own->door, &own->error) != PSC_OK)
@@ -65,7 +66,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
     assert_non_null(servers->all);
     assert_non_null(servers->addresses);
     for (uint32_t i = 0; i < options->n; i++)
-        open_door(servers, i, options->ports != NULL ? options->ports[i] : 0);
+        open_door(servers, i, options->ports != NULL ? options->ports[i] : 0, options->tokens);
     if (options->instead_of_last != NULL)
         servers->addresses[options->n - 1] = options->instead_of_last;
     for (uint32_t i = 0; i < options->n; i++) {

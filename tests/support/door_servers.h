@@ -18,6 +18,7 @@ typedef struct door_servers_options {
     const char *folder;          /* of their data, which stays; NULL: one of their own */
     const char *checkpoints;     /* NULL: none */
     const char *resume;
+    const char *tokens;    /* a file of them (proto/rights.h); NULL: none are asked for */
     const uint16_t *ports; /* [n] to listen on; NULL: free ones */
 } door_servers_options_t;
 

@@ -144,7 +144,10 @@ typedef struct embps_connect_options {
     embps_waiting_fn waiting; /* about once a second while it waits. NULL (default): silent */
     void *waiting_context;
 
-    /* Names of files, read by embps_connect; NULL (default): none. */
+    /* Names of files; NULL (default): none. They are read anew, where they were replaced (by
+     * rename), when a call is not let in, a connection fails or a sign of life is due; a new one
+     * that is wrong changes nothing. A token is replaced by one of the same rights, which servers
+     * know before this file has it and beside the old one until then. */
 
     /* TLS: the authorities (PEM) of which one must have signed the servers' certificates; these
      * must name the hosts of the servers' addresses. NULL: plain text */
@@ -188,13 +191,13 @@ typedef struct embps_connect_options {
  * forked from: it shares what that process's connections run on. Fork first, or spawn or exec.
  * The parent goes on undisturbed.
  *
- * Errors: INVALID_ARGUMENT (what is no address; files that are no certificates, no key, no token),
- * NOT_FOUND (a file), PEER_GONE (nobody answers there within wait_ms, also where one side does not
- * trust the other's certificate; the message says why), DENIED (a token that the servers want or do
- * not know), TIMEOUT (a server took the call, but did not answer), MISMATCH (another
- * run than options->cluster, or servers that are not of one run), UNSUPPORTED (options that this
- * library does not know, servers that do not all listen, a forked child as above), BUSY (a server
- * has no place for one more guest), NO_MEMORY, IO.
+ * Errors: INVALID_ARGUMENT (what is no address; files that are no certificates, no key, no token; a
+ * key of another certificate, one that has expired), NOT_FOUND (a file), PEER_GONE (nobody answers
+ * there within wait_ms; at once where one side does not trust the other; the message says why),
+ * DENIED (a token that the servers want or do not know), TIMEOUT (a server took the call, but did
+ * not answer), MISMATCH (another run than options->cluster, or servers that are not of one run),
+ * UNSUPPORTED (options that this library does not know, servers that do not all listen, a forked
+ * child as above), BUSY (a server has no place for one more guest), NO_MEMORY, IO.
  * Ownership: gives client.
  */
 EMBPS_API EMBPS_MUST_CHECK int embps_connect(const char *address,

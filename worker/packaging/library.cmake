@@ -7,7 +7,7 @@ foreach(part ${LIBRARY_PARTS})
     list(APPEND LIBRARY_OBJECTS $<TARGET_OBJECTS:${part}>)
 endforeach()
 set(LIBRARY_LINK PkgConfig::PROTOBUF_C PkgConfig::OMPI PkgConfig::ROCKSDB PkgConfig::JANSSON
-    PkgConfig::XXHASH PkgConfig::CRYPTO
+    PkgConfig::XXHASH PkgConfig::SSL PkgConfig::CRYPTO
     ${GRPC_LIBRARY} ${GPR_LIBRARY} Threads::Threads m)
 
 add_library(embps_shared SHARED ${LIBRARY_OBJECTS})

@@ -14,6 +14,7 @@
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/test_seed.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -489,6 +490,61 @@ static void a_server_that_lists_a_table_twice_is_refused(void **state)
     psp_scratch_destroy(scratch);
 }
 
+/* ---- tokens ---- */
+
+#define OLD_TOKEN "the-token-of-yesterday"
+#define NEW_TOKEN "the-token-of-tomorrow"
+
+/* A file for its owner's eyes, put in its place as a whole. */
+static void put_file(const char *path, const char *text)
+{
+    char beside[256];
+    (void)snprintf(beside, sizeof beside, "%s.new", path);
+    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(rename(beside, path), 0);
+}
+
+static void a_client_goes_on_when_its_token_is_replaced(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create();
+    char tokens[200], token[200];
+    (void)snprintf(tokens, sizeof tokens, "%s/tokens", folder);
+    (void)snprintf(token, sizeof token, "%s/token", folder);
+    put_file(tokens, OLD_TOKEN " admin *\n" NEW_TOKEN " admin *\n");
+    put_file(token, OLD_TOKEN "\n");
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.n = 2;
+    of_servers.tokens = tokens;
+    door_servers_t *servers = door_servers_start(&of_servers);
+    embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
+    embps_client_t *client = NULL;
+    float ones[COUNTED][3], rows[COUNTED][3];
+    options.token_file = token;
+    ok(embps_connect(door_servers_address(servers, 0), &options, &client, &error));
+    embps_table_t *table = open_counts(client);
+    for (size_t i = 0; i < COUNTED * 3; i++)
+        (&ones[0][0])[i] = 1;
+    ok(embps_push(table, EMBPS_DELTA, counted_ids, COUNTED, &ones[0][0], 0, &error));
+    put_file(token, NEW_TOKEN "\n");
+    ok(embps_push(table, EMBPS_DELTA, counted_ids, COUNTED, &ones[0][0], 0, &error));
+    put_file(tokens, NEW_TOKEN " admin *\n");
+    ok(embps_push(table, EMBPS_DELTA, counted_ids, COUNTED, &ones[0][0], 0, &error));
+    ok(embps_pull(table, counted_ids, COUNTED, &rows[0][0], &error));
+    for (size_t i = 0; i < COUNTED * 3; i++)
+        assert_true((double)(&rows[0][0])[i] == 3.0);
+    /* A new file that is wrong changes nothing; a token that is gone ends the client, as ever. */
+    put_file(token, "short\n");
+    ok(embps_pull(table, counted_ids, COUNTED, &rows[0][0], &error));
+    put_file(tokens, OLD_TOKEN " admin *\n");
+    assert_int_equal(embps_pull(table, counted_ids, COUNTED, &rows[0][0], &error), EMBPS_DENIED);
+    embps_abandon(client, EMBPS_DENIED);
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
 static void faults_of_the_caller_are_errors(void **state)
 {
     (void)state;
@@ -553,6 +609,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(a_server_without_a_seat_says_so),
         cmocka_unit_test(a_server_that_lists_a_table_twice_is_refused),
+        cmocka_unit_test(a_client_goes_on_when_its_token_is_replaced),
         cmocka_unit_test(faults_of_the_caller_are_errors),
         cmocka_unit_test(a_client_is_not_for_children),
     };

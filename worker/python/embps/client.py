@@ -457,7 +457,8 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
     tls_ca (EMBPS_TLS_CA): TLS, and who must have signed the servers' certificates, which must also name
     the hosts of their addresses (PEM). tls_cert and tls_key (EMBPS_CLIENT_TLS_CERT, EMBPS_CLIENT_TLS_KEY):
     this client's own. token_file (EMBPS_TOKEN_FILE): this client's token, in a file that only its owner
-    can read. plain_text: the token may go to another machine without TLS.
+    can read. Files that are replaced (by rename) while the client lives are read again when a call is not let in
+    or a connection fails. plain_text: the token may go to another machine without TLS.
 
     Raises PeerGone (nobody answers there, or one side does not trust the other), Denied (a token that
     the servers want or do not know), Timeout, Mismatch (another run), Busy, Unsupported (also in a
