@@ -377,6 +377,15 @@ class Modules(Case):
             self.assertRaises(ValueError, embps.torch.Embedding, 5, DIM, **arguments)
         for arguments in ({"padding_idx": 5}, {"padding_idx": -6}):
             self.assertRaises(ValueError, embps.torch.Embedding, 5, DIM, table=table, **arguments)
+        for name, values in (("num_embeddings", (0, -1, 1.5, "5", True, 2**63 + 1)), ("padding_idx", (1.5, "1", True)),
+                             ("embedding_dim", (DIM + 1, str(DIM)))):
+            for value in values:
+                with self.assertRaisesRegex(ValueError, f"^{name}", msg=repr(value)):
+                    embps.torch.Embedding(**{"num_embeddings": 5, "embedding_dim": DIM, name: value}, table=table)
+        for name, arguments in (("table", {"table": 5}), ("client", {"client": 5, "name": "x"}),
+                                ("name", {"client": self.client, "name": 5})):
+            with self.assertRaisesRegex(ValueError, f"^{name}: "):
+                embps.torch.EmbeddingBag(5, DIM, **arguments)
 
     def test_new_rows_are_normal_and_the_pad_row_is_zeros(self):
         ours = embps.torch.Embedding(4000, DIM, padding_idx=3, client=self.client, name="new")

@@ -17,8 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..arguments import number
 from ..client import Client, Table
 from .rows import TableRows
+
+IDS_MAX = 2**63  # that a tensor can name
 
 
 @contextlib.contextmanager
@@ -49,9 +52,10 @@ class _TableModule(torch.nn.Module):
                  _weight: Optional[Tensor], device: Any, dtype: Any, table: Optional[Table],
                  client: Optional[Client], name: Optional[str], options: dict[str, Any]) -> None:
         super().__init__()
-        if num_embeddings is not None and num_embeddings <= 0:
-            raise ValueError(f"num_embeddings: {num_embeddings}")
+        if num_embeddings is not None:
+            num_embeddings = number("num_embeddings", num_embeddings, IDS_MAX, least=1)
         if padding_idx is not None:
+            padding_idx = number("padding_idx", padding_idx, IDS_MAX - 1, least=-IDS_MAX)
             if num_embeddings is not None:
                 if not -num_embeddings <= padding_idx < num_embeddings:
                     raise ValueError("padding_idx must be within num_embeddings")
@@ -65,6 +69,9 @@ class _TableModule(torch.nn.Module):
         self.dense_state = False
         if (table is None) == (client is None or name is None):
             raise ValueError("either table, or client and name, are wanted")
+        for argument, given, kind in (("table", table, Table), ("client", client, Client)):
+            if given is not None and not isinstance(given, kind):
+                raise ValueError(f"{argument}: {given!r} is no embps.{kind.__name__}")
         if table is None:
             options = {"init": ("normal", 0, 1), "pad_id": padding_idx, **options}
             table = client.table(name, embedding_dim, **options)  # type: ignore[union-attr, arg-type]
