@@ -379,6 +379,7 @@ typedef struct psp_watch {
     uint32_t table_epoch;
     psp_format_t format;
     bool want_rows;
+    bool end;          /* those of the session that wait for this table are answered at once */
     uint32_t max_rows; /* 0: as many as the server likes */
     uint32_t wait_ms;  /* 0: the server's choice */
     size_t cursor_size;

@@ -133,6 +133,7 @@ psc_status_t psp_pack_watch(psp_pool_t *pool, const psp_message_t *message,
     to.want_rows = from->want_rows;
     to.max_rows = from->max_rows;
     to.wait_ms = from->wait_ms;
+    to.end = from->end;
     to.cursor.len = from->cursor_size;
     to.cursor.data = (uint8_t *)from->cursor;
     return psp_pack(pool, PSP_WATCH, &to.base, NULL, 0, buffer_out, error);

@@ -97,7 +97,8 @@ psc_status_t psp_unpack_watch(const psp_unpacker_t *u, const void *message, psp_
                         .table_epoch = from->table_epoch,
                         .want_rows = from->want_rows != 0,
                         .max_rows = from->max_rows,
-                        .wait_ms = from->wait_ms};
+                        .wait_ms = from->wait_ms,
+                        .end = from->end != 0};
     psc_status_t st = read_cursor(u, &from->cursor, &to->cursor_size, to->cursor);
     return st == PSC_OK ? psp_unpack_format(u, (uint32_t)from->format, &to->format) : st;
 }

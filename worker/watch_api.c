@@ -4,7 +4,7 @@
  * Between two calls of embps_watch_next questions stay under way, one a server, and their answers
  * are kept as they come, so that servers wait for nobody and nothing is lost while the program
  * computes, but what a server's own memory of changes cannot hold. A question is asked for WAIT_MS
- * at most: so long the end of a watch may have to wait.
+ * at most, and the end of a watch has it answered at once by another one that says so.
  *
  * Threads: the client's.
  */
@@ -16,6 +16,7 @@
 
 typedef struct source {
     psw_request_t *request; /* NULL: to be asked */
+    psw_request_t *last;    /* that ends it; NULL: none */
     size_t cursor_size;
     uint8_t cursor[PSP_CURSOR_MAX];
 } source_t;
@@ -161,15 +162,37 @@ int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms, embps_block_t *b
     return 0;
 }
 
+/* The servers need not wait any longer. What comes of it does not matter. */
+static void say_end(embps_watch_t *watch)
+{
+    embps_client_t *client = watch->table->client;
+    for (uint32_t s = 0; s < watch->n_sources; s++) {
+        source_t *source = &watch->sources[s];
+        psp_message_t message = {.kind = PSP_WATCH,
+                                 .u.watch = {.table = watch->table->number,
+                                             .table_epoch = watch->table->epochs[s],
+                                             .end = true,
+                                             .wait_ms = 1,
+                                             .max_rows = 1}};
+        source->last = NULL;
+        if (source->request != NULL && !psw_request_done(source->request) &&
+            psw_client_ask(client, &message, s, s + 1, &source->last, NULL) == PSC_OK)
+            source->last->dim = watch->table->dim;
+    }
+}
+
 void embps_watch_end(embps_watch_t *watch)
 {
     if (watch == NULL)
         return;
+    say_end(watch);
     for (uint32_t s = 0; s < watch->n_sources; s++) {
-        psw_request_t *request = watch->sources[s].request;
-        /* An answer that nobody wants any more. */
-        if (request != NULL && psw_client_finish(watch->table->client, request, NULL) != PSC_OK)
-            continue;
+        psw_request_t *const both[2] = {watch->sources[s].request, watch->sources[s].last};
+        for (size_t i = 0; i < 2; i++) {
+            /* An answer that nobody wants any more. */
+            if (both[i] != NULL && psw_client_finish(watch->table->client, both[i], NULL) != PSC_OK)
+                continue;
+        }
     }
     psw_block_clear(&watch->block);
     psc_free(watch);

@@ -93,11 +93,23 @@ static void keep(ps_watchers_t *watchers, ps_request_t *request)
     watchers->n++;
 }
 
+/* Those that wait for the same table in the same session are taken up by the next step. */
+static void release(ps_watchers_t *watchers, const ps_request_t *request)
+{
+    for (ps_request_t *other = watchers->waiting; other != NULL; other = other->next) {
+        if (other->buffer->peer == request->buffer->peer &&
+            other->message.u.watch.table == request->message.u.watch.table)
+            other->until_us = watchers->next_us = 0;
+    }
+}
+
 psc_status_t ps_watchers_take(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     ps_watchers_t *watchers = &shard->watchers;
     const psp_watch_t *watch = &request->message.u.watch;
-    if (has_news(shard, request))
+    if (watch->end)
+        release(watchers, request);
+    if (watch->end || has_news(shard, request))
         return ps_shard_enqueue(shard, request, error);
     if (watchers->n == PS_WATCHERS_MAX) {
         psc_error_t refusal = PSC_ERROR_INIT;

@@ -630,7 +630,7 @@ EMBPS_API EMBPS_MUST_CHECK int embps_watch_next(embps_watch_t *watch, uint32_t t
                                                 embps_block_t *block_out, bool *lost_out,
                                                 embps_error_t *error);
 
-/* Ends a watch; waits half a second at most for what was asked. NULL: no-op. */
+/* Ends a watch; waits for the servers' word that they do so too. NULL: no-op. */
 EMBPS_API void embps_watch_end(embps_watch_t *watch);
 
 /* ---- workers together ---- */

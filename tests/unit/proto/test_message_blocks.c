@@ -157,6 +157,7 @@ static void what_is_watched_comes_back(void **state)
                                    .want_rows = true,
                                    .max_rows = 9,
                                    .wait_ms = 77,
+                                   .end = true,
                                    .cursor_size = 3,
                                    .cursor = "ab"}};
     assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_OK);

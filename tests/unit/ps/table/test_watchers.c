@@ -125,6 +125,40 @@ static void who_watches_waits_for_news_and_holds_up_nothing(void **unused)
     fixture_close(&f, true);
 }
 
+static void who_has_seen_enough_waits_no_longer(void **unused)
+{
+    (void)unused;
+    shard_fixture_t f;
+    uint64_t ids[8];
+    psp_message_t reply;
+    start(&f);
+    ask(&f, 1, NULL, false, 0);
+    psp_watch_reply_t one = told(&f, ids);
+    ask(&f, 2, NULL, false, 0);
+    psp_watch_reply_t two = told(&f, ids);
+    ask(&f, 1, &one, false, 5000);
+    ask(&f, 2, &two, false, 5000);
+    assert_false(is_answered(&f));
+    psp_message_t end = {.kind = PSP_WATCH,
+                         .u.watch = {.table = 1, .table_epoch = 1, .end = true, .wait_ms = 5000}};
+    end.u.watch.cursor_size = one.block.next_size;
+    memcpy(end.u.watch.cursor, one.block.next, one.block.next_size);
+    (void)fixture_send(&f, 1, &end);
+    for (int i = 0; i < 2; i++) { /* the time stands still */
+        uint32_t worker;
+        fixture_wait(&f, &reply, &worker);
+        assert_int_equal(reply.kind, PSP_WATCH_REPLY);
+        assert_int_equal(reply.reply.error.code, PSC_OK);
+        assert_true(worker == 1 && reply.u.watch_reply.block.n == 0);
+    }
+    assert_false(is_answered(&f)); /* the other session goes on waiting */
+    const uint64_t id = 6;
+    push(&f, &id, 1, 1);
+    assert_int_equal(told(&f, ids).block.n, 1);
+    assert_true(ids[0] == id);
+    fixture_close(&f, true);
+}
+
 static void who_comes_too_late_is_told(void **unused)
 {
     (void)unused;
@@ -224,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_watches_waits_for_news_and_holds_up_nothing),
+        cmocka_unit_test(who_has_seen_enough_waits_no_longer),
         cmocka_unit_test(who_comes_too_late_is_told),
         cmocka_unit_test(requests_that_watch_end_with_their_session_and_their_shard),
         cmocka_unit_test(what_cannot_be_watched_is_refused),
