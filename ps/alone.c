@@ -79,6 +79,8 @@ static psc_status_t open_all(alone_t *alone, const char *address[1], psc_error_t
     st = ps_server_open(&options, &alone->server, error);
     if (st == PSC_OK)
         st = ps_stop_signals_watch(alone->server, &alone->watch, error);
+    if (st == PSC_OK)
+        ps_listening_begin(arguments, alone->door);
     if (st == PSC_OK && arguments->port_file != NULL)
         st = ps_listening_write(arguments->port_file, address, 1, error);
     if (st == PSC_OK)

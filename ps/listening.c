@@ -3,7 +3,9 @@
  *
  * Whoever is let in can read and change all tables, or what his token allows. So an address that
  * is not this machine's own loopback needs certificates of the clients, or tokens over TLS, or
- * --plain-text, and is then logged as what it is.
+ * --plain-text, and is then logged as what it is. The port is opened before rows are loaded, so
+ * that one in use ends the start at once, and other servers can be told where this one is; until
+ * all of them have their rows, guests are told to wait.
  *
  * Signals are taken by a thread that waits for them (sigwaitinfo), not by a handler: nothing global
  * is needed, and nothing is cut off half done. To end that thread it is sent one of them.
@@ -60,17 +62,25 @@ psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t 
                                    .key = arguments->tls_key,
                                    .client_ca = arguments->tls_client_ca};
     options.tokens = arguments->tokens;
+    options.not_yet = "the server is starting: it loads its rows";
     st = psp_door_open(&options, pool, door_out, error);
-    const char *how = !tls                               ? "in plain text"
+    const char *danger = !open    ? "guests wait until the rows are there"
+                         : tokens ? "whoever is on the way can read tokens and what they open"
+                                  : "whoever reaches it may do anything";
+    if (st == PSC_OK)
+        psc_log(open ? PSC_LOG_WARN : PSC_LOG_INFO, "opens %s: %s", psp_door_address(*door_out),
+                danger);
+    return st;
+}
+
+void ps_listening_begin(const ps_server_arguments_t *arguments, psp_transport_t *door)
+{
+    const char *how = arguments->tls_cert == NULL        ? "in plain text"
                       : arguments->tls_client_ca == NULL ? "with TLS"
                                                          : "with TLS of both sides";
-    const char *danger = !open    ? ""
-                         : tokens ? ": whoever is on the way can read tokens and what they open"
-                                  : ": whoever reaches it may do anything";
-    if (st == PSC_OK)
-        psc_log(open ? PSC_LOG_WARN : PSC_LOG_INFO, "listens on %s %s%s%s",
-                psp_door_address(*door_out), how, tokens ? ", for who has a token" : "", danger);
-    return st;
+    psp_door_serve(door);
+    psc_log(PSC_LOG_INFO, "listens on %s %s%s", psp_door_address(door), how,
+            arguments->tokens != NULL ? ", for who has a token" : "");
 }
 
 psc_status_t ps_listening_split(const char *text, const size_t *sizes, uint32_t n,

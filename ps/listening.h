@@ -10,13 +10,17 @@
 #include "ps/server_options.h"
 
 /*
- * Opens the door where arguments->listen says; server `rank` of a job takes the port plus rank,
- * unless that is 0. wake_also: borrowed by the transport; NULL: none. Errors: INVALID_ARGUMENT (no
- * such address; one that others reach, without --plain-text), IN_USE, IO, NO_MEMORY. Gives.
+ * Opens the door where arguments->listen says, which refuses calls until ps_listening_begin;
+ * server `rank` of a job takes the port plus rank, unless that is 0. wake_also: borrowed by the
+ * transport; NULL: none. Errors: INVALID_ARGUMENT (no such address; one that others reach, without
+ * --plain-text), IN_USE, IO, NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t rank,
                                               psp_pool_t *pool, psp_transport_t *wake_also,
                                               psp_transport_t **door_out, psc_error_t *error);
+
+/* The rows are there: the door takes calls. */
+void ps_listening_begin(const ps_server_arguments_t *arguments, psp_transport_t *door);
 
 /*
  * The addresses of n servers as they were gathered: text[0..], sizes[i] bytes each, not terminated.

@@ -75,13 +75,14 @@ typedef struct program {
     ps_server_t *server;
     ps_surroundings_t surroundings;
     ps_fellows_t fellows;
-    remote_t *remotes;      /* [n_workers] */
-    uint64_t heard_us;      /* when signs of life were taken last */
-    psp_transport_t *door;  /* of guests, until it is part of transport; NULL: none */
-    const char **addresses; /* [n_servers] where they listen; NULL: they do not */
-    ps_stop_watch_t *watch; /* of signals, where there are no workers to be left to */
-    ps_start_watch_t start; /* the ticker's */
-    psc_ticker_t *ticker;   /* until all ranks have come */
+    remote_t *remotes;       /* [n_workers] */
+    uint64_t heard_us;       /* when signs of life were taken last */
+    psp_transport_t *door;   /* of guests, until it is part of transport; NULL: none */
+    psp_transport_t *guests; /* the same, for as long as it lives */
+    const char **addresses;  /* [n_servers] where they listen; NULL: they do not */
+    ps_stop_watch_t *watch;  /* of signals, where there are no workers to be left to */
+    ps_start_watch_t start;  /* the ticker's */
+    psc_ticker_t *ticker;    /* until all ranks have come */
 } program_t;
 
 /* Where the others live on, MPI_Abort ends this rank alone, and mpirun never notices its end. */
@@ -251,9 +252,25 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         st = psp_joined_create(program->transport, program->door, &program->transport, error);
         program->door = st == PSC_OK ? NULL : program->door;
     }
-    if (st == PSC_OK && arguments->port_file != NULL && options.rank == 0)
-        st = ps_listening_write(arguments->port_file, program->addresses, options.n_servers, error);
     return st;
+}
+
+/* Collective over the servers, whatever failed so far: when all of them have their rows, and not
+ * before, guests are let in everywhere, and then it is written where. */
+static void let_guests_in(program_t *program, psc_error_t *error)
+{
+    const ps_server_arguments_t *arguments = &program->arguments;
+    psc_error_t of_all = *error; /* whoever failed says so itself, later */
+    bool reporter;
+    if (psp_mpi_job_agree(program->job, &of_all, &reporter) != PSC_OK)
+        return;
+    if (program->guests != NULL)
+        ps_listening_begin(arguments, program->guests);
+    psp_mpi_job_barrier(program->job);
+    if (arguments->port_file != NULL && psp_mpi_job_rank(program->job) == 0 &&
+        ps_listening_write(arguments->port_file, program->addresses,
+                           psp_mpi_job_n_servers(program->job), error) == PSC_OK)
+        error->code = PSC_OK;
 }
 
 /* What messages come by. */
@@ -266,6 +283,7 @@ static psc_status_t open_transports(program_t *program, psc_error_t *error)
     if (st == PSC_OK && program->arguments.listen != NULL)
         st = ps_listening_open(&program->arguments, psp_mpi_job_rank(program->job), program->pool,
                                program->transport, &program->door, error);
+    program->guests = program->door;
     return st;
 }
 
@@ -443,6 +461,7 @@ static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
     }
     if (st == PSC_OK && open_server(program, error) == PSC_OK)
         error->code = PSC_OK; /* what all ranks agree on is in error */
+    let_guests_in(program, error);
     st = start(program, error);
     return st == PSC_OK ? serve(program) : st;
 }

@@ -208,6 +208,7 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
     psp_door_lock(door);
     door->n_expected--;
     const bool stopping = door->stopping, full = door->n_calls >= door->options.max_calls;
+    const char *not_yet = call->method.kind != 0 ? door->not_yet : NULL;
     const bool crowded = door->n_streams >= door->options.max_streams && call->method.is_stream;
     if (ok) {
         call->next = door->calls;
@@ -239,6 +240,8 @@ static void step_accepted(psp_grpc_tag_t *tag, bool ok)
         psp_door_end_call(call, GRPC_STATUS_RESOURCE_EXHAUSTED, text);
     } else if (!known) {
         psp_door_end_call(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
+    } else if (not_yet != NULL) {
+        psp_door_end_call(call, GRPC_STATUS_UNAVAILABLE, not_yet);
     } else if (check_token(call, &refusal) != PSC_OK) {
         psp_door_end_call(call, GRPC_STATUS_UNAUTHENTICATED, refusal.message);
     } else {

@@ -92,6 +92,7 @@ struct psp_door {
     uint32_t n_ending;                       /* guarded by lock */
     size_t n_lent;                           /* buffers that gRPC has; guarded by lock */
     bool stopping, is_shut;                  /* guarded by lock */
+    const char *not_yet;                     /* NULL: it serves; guarded by lock */
 };
 
 static inline void psp_door_lock(psp_door_t *door)
@@ -102,6 +103,15 @@ static inline void psp_door_lock(psp_door_t *door)
 static inline void psp_door_unlock(psp_door_t *door)
 {
     (void)pthread_mutex_unlock(&door->lock);
+}
+
+/* Why it does not serve yet; NULL: it does. Any thread. */
+static inline const char *psp_door_not_yet(psp_door_t *door)
+{
+    psp_door_lock(door);
+    const char *why = door->not_yet;
+    psp_door_unlock(door);
+    return why;
 }
 
 /* Lets further calls come, as many at a time as there are to be. Any thread. */

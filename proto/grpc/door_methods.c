@@ -14,16 +14,24 @@
 
 static void check_health(psp_door_call_t *call, psp_buffer_t *message)
 {
+    const bool serving = psp_door_not_yet(call->door) == NULL;
     const grpc_status_code status =
-        psp_grpc_check_health(message->data, message->size, &call->reply);
+        psp_grpc_check_health(message->data, message->size, serving, &call->reply);
     psp_buffer_put(message);
     psp_door_end_call(call, status, status == GRPC_STATUS_OK ? "" : "no such service here");
 }
 
-/* How it is now; then nothing happens until the door is closed. */
+/* How it is now; then nothing happens until the door is closed. Before it serves, who watches is
+ * told to come again, as health.proto has it. */
 static void watch_health(psp_door_call_t *call, psp_buffer_t *message)
 {
     grpc_byte_buffer *at_end = NULL;
+    const char *not_yet = psp_door_not_yet(call->door);
+    if (not_yet != NULL) {
+        psp_buffer_put(message);
+        psp_door_end_call(call, GRPC_STATUS_UNAVAILABLE, not_yet);
+        return;
+    }
     const grpc_status_code status =
         psp_grpc_watch_health(message->data, message->size, &call->reply, &at_end);
     psp_buffer_put(message);

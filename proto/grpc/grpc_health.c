@@ -1,7 +1,8 @@
 /*
- * Health, answered by the door itself: who gets an answer knows that the port is open and the
- * queue's thread runs. A server that is ending refuses calls; who watches is told. The messages are
- * two small fields, read and written here without generated code. Threads: any.
+ * Health, answered by the door itself: who gets an answer knows that the port is open, the queue's
+ * thread runs, and whether the owner has its rows. A server that is ending refuses calls; who
+ * watches is told. The messages are two small fields, read and written here without generated code.
+ * Threads: any.
  */
 #include "proto/grpc/grpc_health.h"
 
@@ -43,12 +44,12 @@ static grpc_byte_buffer *response(uint8_t status)
     return made;
 }
 
-grpc_status_code psp_grpc_check_health(const uint8_t *data, size_t size,
+grpc_status_code psp_grpc_check_health(const uint8_t *data, size_t size, bool serving,
                                        grpc_byte_buffer **reply_out)
 {
     const grpc_status_code found = find_service(data, size);
     if (found == GRPC_STATUS_OK)
-        *reply_out = response(SERVING);
+        *reply_out = response(serving ? SERVING : NOT_SERVING);
     return found;
 }
 

@@ -8,14 +8,15 @@
 #define PROTO_GRPC_GRPC_HEALTH_H
 
 #include <grpc/grpc.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /*
- * Answers a HealthCheckRequest: SERVING for "" and for embps.v1.Embps. *reply_out: for
- * grpc_byte_buffer_destroy, or NULL with a status other than OK: NOT_FOUND (another service),
- * INVALID_ARGUMENT. Any bytes are safe.
+ * Answers a HealthCheckRequest: SERVING, or NOT_SERVING, for "" and for embps.v1.Embps.
+ * *reply_out: for grpc_byte_buffer_destroy, or NULL with a status other than OK: NOT_FOUND (another
+ * service), INVALID_ARGUMENT. Any bytes are safe.
  */
-grpc_status_code psp_grpc_check_health(const uint8_t *data, size_t size,
+grpc_status_code psp_grpc_check_health(const uint8_t *data, size_t size, bool serving,
                                        grpc_byte_buffer **reply_out);
 
 /*

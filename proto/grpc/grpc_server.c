@@ -248,6 +248,7 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     door->base = (psp_transport_t){.ops = &door_ops, .n_ranks = 1, .pool = pool};
     door->options = *options;
     door->options.listen = NULL;
+    door->not_yet = options->not_yet;
     door->options.tls = (psp_door_tls_t){NULL, NULL, NULL};
     door->options.tokens = NULL;
     door->shut.done = step_shut;
@@ -272,6 +273,14 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     psp_door_expect(door);
     *transport_out = &door->base;
     return PSC_OK;
+}
+
+void psp_door_serve(psp_transport_t *transport)
+{
+    psp_door_t *door = door_of(transport);
+    psp_door_lock(door);
+    door->not_yet = NULL;
+    psp_door_unlock(door);
 }
 
 const char *psp_door_address(const psp_transport_t *transport)

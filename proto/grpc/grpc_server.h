@@ -32,8 +32,10 @@ typedef struct psp_door_options {
     uint32_t max_streams;     /* of them, streams; the same */
     uint64_t patience_us;     /* for a request to come in whole, for an answer to be taken */
     psp_door_tls_t tls;       /* borrowed until open returns */
-    const char *tokens; /* a file (proto/rights.h); NULL: none are asked for. Borrowed until open
+    const char *tokens;  /* a file (proto/rights.h); NULL: none are asked for. Borrowed until open
                          * returns; may be replaced while the door is open */
+    const char *not_yet; /* why calls are refused (UNAVAILABLE) and health says NOT_SERVING until
+                          * psp_door_serve; NULL: they are taken at once. Static */
     psp_transport_t *wake_also; /* woken too when a message arrives; borrowed; NULL: none */
 } psp_door_options_t;
 
@@ -44,13 +46,17 @@ typedef struct psp_door_options {
     }
 
 /*
- * Opens the port; calls are taken from now on. Not shared: a port in use is an error. wake and
- * destroy aside, one thread uses the transport. pool must outlive it. Errors: INVALID_ARGUMENT (no
+ * Opens the port; calls are taken from now on, or refused as options->not_yet says. Not shared: a
+ * port in use is an error. wake and destroy aside, one thread uses the transport. pool must outlive
+ * it. Errors: INVALID_ARGUMENT (no
  * such address; certificate and key do not fit; a file of tokens that is wrong), IN_USE, NOT_FOUND,
  * UNSUPPORTED (a child after a fork, by a process that had used gRPC), IO, NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
                                           psp_transport_t **transport_out, psc_error_t *error);
+
+/* Takes calls from now on. Any thread. */
+void psp_door_serve(psp_transport_t *transport);
 
 /* Where it listens, as others are told. Borrowed from the transport. */
 const char *psp_door_address(const psp_transport_t *transport);

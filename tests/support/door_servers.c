@@ -40,14 +40,16 @@ static void *run_server(void *context)
     return NULL;
 }
 
-static void open_door(door_servers_t *servers, uint32_t i, unsigned port, const char *tokens)
+static void open_door(door_servers_t *servers, uint32_t i, const door_servers_options_t *given)
 {
     char listen[32];
     door_server_t *own = &servers->all[i];
     psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
-    (void)snprintf(listen, sizeof listen, "127.0.0.1:%u", port);
+    (void)snprintf(listen, sizeof listen, "127.0.0.1:%u",
+                   given->ports != NULL ? given->ports[i] : 0u);
     options.listen = listen;
-    options.tokens = tokens;
+    options.tokens = given->tokens;
+    options.not_yet = given->not_yet;
     own->error = (psc_error_t)PSC_ERROR_INIT;
     assert_int_equal(psp_pool_create(POOL_BYTES, &own->pool, NULL), PSC_OK);
     if (psp_door_open(&options, own->pool, &own->door, &own->error) != PSC_OK)
@@ -66,7 +68,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
     assert_non_null(servers->all);
     assert_non_null(servers->addresses);
     for (uint32_t i = 0; i < options->n; i++)
-        open_door(servers, i, options->ports != NULL ? options->ports[i] : 0, options->tokens);
+        open_door(servers, i, options);
     if (options->instead_of_last != NULL)
         servers->addresses[options->n - 1] = options->instead_of_last;
     for (uint32_t i = 0; i < options->n; i++) {
@@ -90,6 +92,12 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
         assert_int_equal(pthread_create(&own->thread, NULL, run_server, own), 0);
     }
     return servers;
+}
+
+void door_servers_serve(door_servers_t *servers)
+{
+    for (uint32_t i = 0; i < servers->n; i++)
+        psp_door_serve(servers->all[i].door);
 }
 
 void door_servers_stop(door_servers_t *servers)

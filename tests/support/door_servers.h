@@ -18,7 +18,8 @@ typedef struct door_servers_options {
     const char *folder;          /* of their data, which stays; NULL: one of their own */
     const char *checkpoints;     /* NULL: none */
     const char *resume;
-    const char *tokens;    /* a file of them (proto/rights.h); NULL: none are asked for */
+    const char *tokens;  /* a file of them (proto/rights.h); NULL: none are asked for */
+    const char *not_yet; /* why guests have to wait until door_servers_serve; NULL: they need not */
     const uint16_t *ports; /* [n] to listen on; NULL: free ones */
 } door_servers_options_t;
 
@@ -28,6 +29,8 @@ typedef struct door_servers_options {
     }
 
 door_servers_t *door_servers_start(const door_servers_options_t *options);
+/* After not_yet. */
+void door_servers_serve(door_servers_t *servers);
 /* Ends them as SIGTERM would. */
 void door_servers_stop(door_servers_t *servers);
 

@@ -397,6 +397,31 @@ static void who_comes_later_is_waited_for_and_that_is_told(void **state)
     door_servers_stop(servers);
 }
 
+/* The servers get their rows once the client was told that it waits for them. */
+static void serve_now(void *context, const char *line)
+{
+    if (strstr(line, "the server is starting: it loads its rows") != NULL)
+        door_servers_serve(context);
+}
+
+static void servers_that_load_their_rows_are_waited_for(void **state)
+{
+    (void)state;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.n = 2;
+    of_servers.not_yet = "the server is starting: it loads its rows";
+    door_servers_t *servers = door_servers_start(&of_servers);
+    embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
+    options.wait_ms = 0;
+    assert_int_equal(try_to_connect(door_servers_address(servers, 0), &options), EMBPS_PEER_GONE);
+    assert_non_null(strstr(error.message, "it loads its rows"));
+    options.wait_ms = 60000;
+    options.waiting = serve_now;
+    options.waiting_context = servers;
+    assert_int_equal(try_to_connect(door_servers_address(servers, 1), &options), 0);
+    door_servers_stop(servers);
+}
+
 static void strangers_are_refused(void **state)
 {
     (void)state;
@@ -606,6 +631,7 @@ int main(void)
         cmocka_unit_test(a_session_lasts_while_the_program_does_something_else),
         cmocka_unit_test(nobody_there_is_an_error_in_time_that_says_why),
         cmocka_unit_test(who_comes_later_is_waited_for_and_that_is_told),
+        cmocka_unit_test(servers_that_load_their_rows_are_waited_for),
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(a_server_without_a_seat_says_so),
         cmocka_unit_test(a_server_that_lists_a_table_twice_is_refused),

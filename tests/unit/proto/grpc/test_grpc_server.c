@@ -208,6 +208,41 @@ static void probes_are_told_that_it_serves(void **state)
     close_door(&owner);
 }
 
+static void calls_are_refused_until_the_owner_serves(void **state)
+{
+    (void)state;
+    psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
+    owner_t owner;
+    grpc_caller_t caller;
+    grpc_called_t called;
+    options.not_yet = "it loads its rows";
+    open_with(&owner, &options);
+    grpc_caller_open(&caller, psp_door_address(owner.door));
+    for (int serving = 0; serving < 2; serving++) {
+        static const char *const refused[] = {"/embps.v1.Embps/Pull", "/embps.v1.Embps/Export",
+                                              "/grpc.health.v1.Health/Watch"};
+        for (size_t i = 0; serving == 0 && i < sizeof refused / sizeof refused[0]; i++) {
+            assert_int_equal(grpc_caller_call(&caller, refused[i], "", 0, &called),
+                             GRPC_STATUS_UNAVAILABLE);
+            assert_string_equal(called.text, "it loads its rows");
+            free(called.reply);
+        }
+        assert_int_equal(grpc_caller_call(&caller, "/grpc.health.v1.Health/Check", "", 0, &called),
+                         GRPC_STATUS_OK);
+        assert_int_equal(called.reply_size, 2);
+        assert_memory_equal(called.reply, serving ? "\x08\x01" : "\x08\x02", 2);
+        free(called.reply);
+        assert_int_equal(atomic_load(&owner.n_taken), 0);
+        psp_door_serve(owner.door);
+    }
+    assert_int_equal(grpc_caller_call(&caller, "/embps.v1.Embps/Pull", "abc", 3, &called),
+                     GRPC_STATUS_OK);
+    check_echo(&called, (const uint8_t *)"abc", 3);
+    free(called.reply);
+    grpc_caller_close(&caller);
+    close_door(&owner);
+}
+
 static void no_more_calls_than_may_be_under_way(void **state)
 {
     (void)state;
@@ -405,6 +440,7 @@ int main(void)
         cmocka_unit_test(many_calls_at_once_get_each_its_answer),
         cmocka_unit_test(what_the_door_refuses_says_why),
         cmocka_unit_test(probes_are_told_that_it_serves),
+        cmocka_unit_test(calls_are_refused_until_the_owner_serves),
         cmocka_unit_test(no_more_calls_than_may_be_under_way),
         cmocka_unit_test(over_the_quota_messages_wait_and_none_is_lost),
         cmocka_unit_test(a_port_in_use_is_an_error_at_once),
