@@ -32,14 +32,15 @@ typedef struct ps_cold_write {
     size_t size;
 } ps_cold_write_t;
 
-/* The beginnings of records in the order of their keys. */
+/* Records, or the beginnings of them, in the order of their keys. */
 typedef struct ps_cold_scan {
     uint8_t from[PS_COLD_KEY_BYTES]; /* the first key looked at */
     uint8_t to[PS_COLD_KEY_BYTES];   /* the first key no longer looked at */
     uint8_t *heads;                  /* [max][head_bytes], where they go */
     size_t head_bytes, max;
-    size_t n; /* out */
-    bool end; /* out: there are no more records in the range */
+    bool whole; /* a head is all of its record: one of another size is CORRUPT */
+    size_t n;   /* out */
+    bool end;   /* out: there are no more records in the range */
 } ps_cold_scan_t;
 
 typedef struct ps_cold ps_cold_t;
@@ -98,6 +99,14 @@ uint64_t ps_cold_rocks_disk(uint64_t memory_bytes, uint64_t live_bytes);
 PSC_MUST_CHECK psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes,
                                                ps_cold_t **cold_out, psc_error_t *error);
 
+/*
+ * Opens one that is there to read from it alone; several may. Nothing is written in dir: what
+ * RocksDB logs goes to log_dir. Errors: IO, CORRUPT, NO_MEMORY, naming dir. Gives.
+ */
+PSC_MUST_CHECK psc_status_t ps_cold_rocks_open_to_read(const char *dir, const char *log_dir,
+                                                       uint64_t memory_bytes, ps_cold_t **cold_out,
+                                                       psc_error_t *error);
+
 /* Faults of a memory tier; all zero: none. */
 typedef struct ps_cold_faults {
     uint64_t fail_read_at;   /* the n-th call that reads or scans fails with IO */
@@ -107,6 +116,12 @@ typedef struct ps_cold_faults {
 } ps_cold_faults_t;
 PSC_MUST_CHECK psc_status_t ps_cold_memory_create(const ps_cold_faults_t *faults,
                                                   ps_cold_t **cold_out, psc_error_t *error);
+
+/* Whether a record of this size is what a scan may find. */
+static inline bool ps_cold_scan_fits(const ps_cold_scan_t *scan, size_t size)
+{
+    return scan->whole ? size == scan->head_bytes : size >= scan->head_bytes;
+}
 
 /* Puts a record found into place. */
 static inline void ps_cold_read_fill(ps_cold_read_t *read, const uint8_t *record)

@@ -151,9 +151,10 @@ static psc_status_t memory_scan(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error
     scan->n = n < scan->max ? n : scan->max;
     scan->end = n <= scan->max;
     for (size_t i = 0; st == PSC_OK && i < scan->n; i++) {
-        if (found[i]->size < scan->head_bytes)
-            st = psc_error_set(error, PSC_CORRUPT, "a row in the memory tier has %zu bytes only",
-                               found[i]->size);
+        if (!ps_cold_scan_fits(scan, found[i]->size))
+            st =
+                psc_error_set(error, PSC_CORRUPT, "a row in the memory tier has %zu bytes, not %zu",
+                              found[i]->size, scan->head_bytes);
         else
             memcpy(scan->heads + i * scan->head_bytes, found[i]->record, scan->head_bytes);
     }

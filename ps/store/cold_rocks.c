@@ -191,9 +191,9 @@ static psc_status_t rocks_scan(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error_
     while (rocksdb_iter_valid(at) && scan->n < scan->max) {
         size_t size;
         const char *value = rocksdb_iter_value(at, &size);
-        if (size < scan->head_bytes) {
-            st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes only",
-                               tier->dir, size);
+        if (!ps_cold_scan_fits(scan, size)) {
+            st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes, not %zu",
+                               tier->dir, size, scan->head_bytes);
             break;
         }
         memcpy(scan->heads + scan->n++ * scan->head_bytes, value, scan->head_bytes);
@@ -361,7 +361,8 @@ static bool is_empty(rocks_tier_t *tier)
     return empty;
 }
 
-psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_t **cold_out,
+/* A tier whose database is not open yet. */
+static psc_status_t create_tier(const char *dir, uint64_t memory_bytes, rocks_tier_t **tier_out,
                                 psc_error_t *error)
 {
     rocks_tier_t *tier = psc_alloc_zeroed(1, sizeof *tier);
@@ -389,14 +390,24 @@ psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_
     tier->write_options = rocksdb_writeoptions_create();
     rocksdb_writeoptions_set_no_slowdown(tier->write_options, 1);
     tier->batch = rocksdb_writebatch_create();
+    *tier_out = tier;
+    return PSC_OK;
+}
 
+/* Opens its database. Takes tier. */
+static psc_status_t open_tier(rocks_tier_t *tier, bool to_read, ps_cold_t **cold_out,
+                              psc_error_t *error)
+{
     const char *names[] = {"default"};
     const rocksdb_options_t *family_options[] = {tier->options};
     char *text = NULL;
-    tier->db = rocksdb_open_column_families(tier->options, dir, 1, names, family_options,
-                                            &tier->family, &text);
+    tier->db = to_read ? rocksdb_open_for_read_only_column_families(tier->options, tier->dir, 1,
+                                                                    names, family_options,
+                                                                    &tier->family, 0, &text)
+                       : rocksdb_open_column_families(tier->options, tier->dir, 1, names,
+                                                      family_options, &tier->family, &text);
     if (text != NULL) {
-        psc_status_t st = rocks_error(error, "opening", dir, text);
+        psc_status_t st = rocks_error(error, "opening", tier->dir, text);
         tier->db = NULL;
         tier->family = NULL;
         rocks_destroy(&tier->cold);
@@ -405,4 +416,24 @@ psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_
     tier->cold.was_empty = is_empty(tier);
     *cold_out = &tier->cold;
     return PSC_OK;
+}
+
+psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_t **cold_out,
+                                psc_error_t *error)
+{
+    rocks_tier_t *tier;
+    psc_status_t st = create_tier(dir, memory_bytes, &tier, error);
+    return st == PSC_OK ? open_tier(tier, false, cold_out, error) : st;
+}
+
+psc_status_t ps_cold_rocks_open_to_read(const char *dir, const char *log_dir, uint64_t memory_bytes,
+                                        ps_cold_t **cold_out, psc_error_t *error)
+{
+    rocks_tier_t *tier;
+    psc_status_t st = create_tier(dir, memory_bytes, &tier, error);
+    if (st != PSC_OK)
+        return st;
+    rocksdb_options_set_create_if_missing(tier->options, 0);
+    rocksdb_options_set_db_log_dir(tier->options, log_dir);
+    return open_tier(tier, true, cold_out, error);
 }

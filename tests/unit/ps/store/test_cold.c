@@ -242,6 +242,26 @@ static void scans_heads_in_order_and_without_what_was_removed(void **state)
     assert_int_equal(scan(cold, 0, 10, heads, 20, &n, &end, &error), PSC_CORRUPT);
 }
 
+static void a_scan_of_whole_records_takes_none_of_another_size(void **state)
+{
+    ps_cold_t *cold = ((tier_t *)*state)->cold;
+    psc_error_t error = PSC_ERROR_INIT;
+    uint8_t records[3 * 100];
+    ps_cold_scan_t scan = {.heads = records, .head_bytes = 100, .max = 3, .whole = true};
+    for (uint64_t i = 0; i < 3; i++)
+        write_one(cold, 5, (uint32_t)i, i, (uint8_t)(10 + i), 100);
+    write_one(cold, 5, 3, 3, 13, 101);
+    ps_cold_key(scan.from, 5, 1, 0);
+    ps_cold_key(scan.to, 5, 3, 0);
+    assert_int_equal(cold->ops->scan(cold, &scan, &error), PSC_OK);
+    assert_true(scan.n == 2 && scan.end);
+    for (size_t i = 0; i < 200; i++)
+        assert_int_equal(records[i], 11 + i / 100);
+    ps_cold_key(scan.to, 5, 4, 0);
+    assert_int_equal(cold->ops->scan(cold, &scan, &error), PSC_CORRUPT);
+    assert_non_null(strstr(error.message, "101 bytes, not 100"));
+}
+
 /* ---- memory ---- */
 
 static void memory_fails_when_it_is_told_to(void **state)
@@ -376,6 +396,41 @@ static void rocks_keeps_rows_over_a_reopening_and_says_it_is_not_empty(void **st
     }
 }
 
+/* What was saved is read by two at once, who leave nothing there. */
+static void rocks_reads_what_was_saved_and_writes_nothing_there(void **state)
+{
+    tier_t *tier = *state;
+    psc_error_t error = PSC_ERROR_INIT;
+    char saved[512], logs[512];
+    ps_cold_t *readers[2];
+    for (uint64_t id = 0; id < 100; id++)
+        write_one(tier->cold, 7, 0, id, (uint8_t)id, 1000);
+    (void)test_path(saved, sizeof saved, tier->folder, "saved");
+    (void)test_path(logs, sizeof logs, tier->folder, "logs");
+    assert_int_equal(mkdir(logs, 0777), 0);
+    assert_int_equal(tier->cold->ops->save(tier->cold, saved, &error), PSC_OK);
+    write_one(tier->cold, 7, 0, 5, 77, 1000);
+    const size_t n = test_count_entries(saved);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(ps_cold_rocks_open_to_read(saved, logs, MEMORY, &readers[i], &error),
+                         PSC_OK);
+    for (uint64_t id = 0; id < 100; id++) {
+        uint8_t record[1000];
+        bool found;
+        assert_int_equal(read_one(readers[id % 2], 7, 0, id, record, 1000, &found, &error), PSC_OK);
+        assert_true(found && record[999] == (uint8_t)id);
+    }
+    const uint8_t record[1000] = {0};
+    ps_cold_write_t write = {.record = record, .size = sizeof record};
+    assert_int_not_equal(readers[0]->ops->write(readers[0], &write, 1, &error), PSC_OK);
+    for (size_t i = 0; i < 2; i++)
+        readers[i]->ops->destroy(readers[i]);
+    assert_int_equal(test_count_entries(saved), n);
+    assert_int_not_equal(ps_cold_rocks_open_to_read(logs, logs, MEMORY, &readers[0], &error),
+                         PSC_OK);
+    assert_non_null(strstr(error.message, logs));
+}
+
 static void rocks_cannot_be_opened_where_a_file_is(void **state)
 {
     tier_t *tier = *state;
@@ -462,6 +517,7 @@ int main(void)
         OVER_ALL(another_size_is_damaged_data),
         OVER_ALL(agrees_with_an_array_in_random_batches),
         OVER_ALL(scans_heads_in_order_and_without_what_was_removed),
+        OVER_ALL(a_scan_of_whole_records_takes_none_of_another_size),
         cmocka_unit_test(memory_fails_when_it_is_told_to),
         cmocka_unit_test(memory_writes_all_or_none_when_memory_is_short),
         cmocka_unit_test(memory_refuses_writes_for_a_while_when_it_is_told_to),
@@ -470,6 +526,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(rocks_is_in_use_while_another_has_it_open, open_rocks,
                                         close_tier),
         cmocka_unit_test_setup_teardown(rocks_keeps_rows_over_a_reopening_and_says_it_is_not_empty,
+                                        open_rocks, close_tier),
+        cmocka_unit_test_setup_teardown(rocks_reads_what_was_saved_and_writes_nothing_there,
                                         open_rocks, close_tier),
         cmocka_unit_test_setup_teardown(rocks_cannot_be_opened_where_a_file_is, open_rocks,
                                         close_tier),
