@@ -5,6 +5,7 @@
  * What is wrong with a checkpoint is told file by file, and the first fault is the exit status. A
  * checkpoint that is damaged is listed all the same, so that it can be seen what there is.
  */
+#include "common/slots.h"
 #include "proto/message.h"
 #include "proto/saved_folder.h"
 #include "worker/tool/address_options.h"
@@ -28,7 +29,8 @@ static const psc_command_t command = {
     .description =
         "With the ADDRESS of one of the servers (embps-server --listen --checkpoints DIR) all of "
         "them make a checkpoint, whose name is printed. list shows the checkpoints of a folder, "
-        "inspect what is in one, verify reads all files of one, or of all, and compares them with "
+        "inspect what is in one and which servers had which slots, verify reads all files of one, "
+        "or of all, and compares them with "
         "their checksums; these need no servers.",
     .operands = "ADDRESS, or what to do and a folder",
     .examples = "embps checkpoint 127.0.0.1:50051\nembps checkpoint verify saved",
@@ -167,6 +169,44 @@ static psc_status_t print_table(psp_scratch_t *scratch, const psp_saved_table_t 
     return PSC_OK;
 }
 
+static uint32_t owner_of(const psp_saved_part_t *part, uint32_t slot)
+{
+    uint16_t owner;
+    memcpy(&owner, part->slot_owners.data + (size_t)slot * sizeof owner, sizeof owner);
+    return owner;
+}
+
+/* The run of slots of a server that begins there, or the next one: its end, 0: there is none. */
+static uint32_t next_run(const psp_saved_part_t *part, uint32_t *begin)
+{
+    uint32_t slot = *begin;
+    for (; slot < PSC_SLOT_COUNT; slot++) {
+        if (owner_of(part, slot) == part->server)
+            break;
+    }
+    *begin = slot;
+    while (slot < PSC_SLOT_COUNT && owner_of(part, slot) == part->server)
+        slot++;
+    return slot == *begin ? 0 : slot;
+}
+
+/* Which slots a server had: runs, first and last. */
+static json_t *slots_json(const psp_saved_part_t *part)
+{
+    json_t *runs = json_array();
+    uint32_t begin = 0, end;
+    for (; (end = next_run(part, &begin)) != 0; begin = end)
+        (void)json_array_append_new(runs, json_pack("[i, i]", (int)begin, (int)end - 1));
+    return runs;
+}
+
+static void print_slots(const psp_saved_part_t *part)
+{
+    uint32_t begin = 0, end;
+    for (; (end = next_run(part, &begin)) != 0; begin = end)
+        (void)printf(" %" PRIu32 "-%" PRIu32 ",", begin, end - 1);
+}
+
 static psc_status_t print_part(psp_scratch_t *scratch, const psp_saved_part_t *part, json_t *parts,
                                psc_error_t *error)
 {
@@ -175,19 +215,22 @@ static psc_status_t print_part(psp_scratch_t *scratch, const psp_saved_part_t *p
     uint64_t bytes = 0;
     for (size_t i = 0; i < part->n_files; i++)
         bytes += part->files[i]->size;
-    if (parts == NULL)
-        (void)printf("server %" PRIu32 " on %s: %zu files, %" PRIu64
-                     " bytes, %zu sessions, clock %" PRIu64 "\n",
-                     part->server, part->host, part->n_files, bytes, part->n_sessions, part->clock);
+    if (parts == NULL) {
+        (void)printf("server %" PRIu32 " on %s: slots", part->server, part->host);
+        print_slots(part);
+        (void)printf(" %zu files, %" PRIu64 " bytes, %zu sessions, clock %" PRIu64 "\n",
+                     part->n_files, bytes, part->n_sessions, part->clock);
+    }
     for (size_t i = 0; st == PSC_OK && i < part->n_tables; i++)
         st = print_table(scratch, part->tables[i], tables, error);
     if (parts == NULL)
         return st;
-    (void)json_array_append_new(parts, json_pack("{s:i, s:s, s:i, s:I, s:i, s:I, s:o}", "server",
-                                                 (int)part->server, "host", part->host, "files",
-                                                 (int)part->n_files, "bytes", (json_int_t)bytes,
-                                                 "sessions", (int)part->n_sessions, "clock",
-                                                 (json_int_t)part->clock, "tables", tables));
+    (void)json_array_append_new(
+        parts,
+        json_pack("{s:i, s:s, s:o, s:i, s:i, s:I, s:i, s:I, s:o}", "server", (int)part->server,
+                  "host", part->host, "slots", slots_json(part), "map_epoch", (int)part->map_epoch,
+                  "files", (int)part->n_files, "bytes", (json_int_t)bytes, "sessions",
+                  (int)part->n_sessions, "clock", (json_int_t)part->clock, "tables", tables));
     return st;
 }
 
