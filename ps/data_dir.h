@@ -35,8 +35,8 @@ typedef struct ps_data_owner {
  * that no checkpoint has.
  *
  * On error all that was made is removed, and nothing else. Errors: IN_USE (another process has it),
- * UNCLEAN (tables of another run, or another number of servers; says in which state), IO,
- * DISK_FULL, NOT_FOUND (no parent), INVALID_ARGUMENT (not a directory), NO_MEMORY. Gives.
+ * UNCLEAN (tables of another run; says in which state), IO, DISK_FULL, NOT_FOUND (no parent),
+ * INVALID_ARGUMENT (not a directory), NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_data_dir_claim(const char *data, const ps_data_owner_t *owner,
                                               ps_data_dir_t **dir_out, psc_error_t *error);

@@ -165,15 +165,18 @@ static psc_status_t open_cold(ps_server_t *server, ps_cold_t **cold_out, psc_err
         .rank = options->rank,
         .n_servers = options->n_servers,
         .lineage = server->keeper != NULL ? ps_keeper_lineage(server->keeper) : 0};
+    const uint64_t memory_bytes = ps_cold_rocks_memory(options->memory_bytes);
+    ps_restore_way_t way = {.memory_bytes = memory_bytes};
     ps_cold_t *cold = NULL;
     psc_status_t st = ps_data_dir_claim(options->data, &owner, &server->dir, error);
+    if (st == PSC_OK)
+        way.scratch = ps_data_dir_staging(server->dir);
     if (st == PSC_OK && server->restore != NULL)
         st = ps_restore_files(server->restore, ps_data_dir_rocksdb(server->dir), error);
     if (st == PSC_OK)
-        st = ps_cold_rocks_open(ps_data_dir_rocksdb(server->dir),
-                                ps_cold_rocks_memory(options->memory_bytes), &cold, error);
+        st = ps_cold_rocks_open(ps_data_dir_rocksdb(server->dir), memory_bytes, &cold, error);
     if (st == PSC_OK && server->restore != NULL)
-        st = ps_restore_rows(server->restore, cold, error);
+        st = ps_restore_rows(server->restore, &way, cold, error);
     if (st == PSC_OK)
         *cold_out = cold;
     else if (cold != NULL)

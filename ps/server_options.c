@@ -178,8 +178,9 @@ static const psc_option_t options[] = {
      .default_value = "auto",
      .environment = "EMBPS_RESUME",
      .help = "The checkpoint of --checkpoints to go on from: auto (the newest, if there is one), "
-             "none, or its name. One of another number of servers is refused, and so is one with "
-             "a file that is missing or damaged, by its name."},
+             "none, or its name. It may be of any number of servers. One with a file that is "
+             "missing or damaged is refused, by its name, and parts that are missing by server and "
+             "host."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,

@@ -1,9 +1,10 @@
 /*
- * Going on from a checkpoint: its part of this server, looked at whole before anything is made.
+ * Going on from a checkpoint, on as many servers as made it or on others: what this server needs of
+ * it is looked at whole before anything is made.
  *
  *     ps_restore_find(folder, "auto", rank, n_servers, &restore, error);   // NULL: there is none
  *     ps_restore_files(restore, rocksdb, error);       // then open the cold tier there
- *     ps_restore_rows(restore, cold, error);           // then the store and the shard
+ *     ps_restore_rows(restore, &way, cold, error);     // then the store and the shard
  *     ps_restore_shard(restore, shard, true, error);
  *
  * Threads: none; at the start.
@@ -19,10 +20,11 @@ typedef struct ps_restore ps_restore_t;
 
 /*
  * The checkpoint to go on from. resume: "auto" (the newest, or none if there is none), "none", or
- * a name. *restore_out NULL: none. All files of this server are read and compared with their
- * checksums. Errors: NOT_FOUND (no such checkpoint; a file is missing), CORRUPT (a file is
- * damaged), UNSUPPORTED (a later format), MISMATCH (another number of servers: both are named), IO,
- * NO_MEMORY. Gives.
+ * a name. *restore_out NULL: none. The parts of all its servers are read, and all files of those
+ * that had slots which this server has, and compared with their checksums. Errors: NOT_FOUND (no
+ * such checkpoint; parts are missing, all of which are named with their hosts; a file is missing),
+ * CORRUPT (a file is damaged; parts that do not belong together), UNSUPPORTED (a later format),
+ * INVALID_ARGUMENT (no name; more servers than there can be), IO, NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
                                             uint32_t n_servers, ps_restore_t **restore_out,
@@ -32,17 +34,29 @@ void ps_restore_destroy(ps_restore_t *restore);
 
 const char *ps_restore_name(const ps_restore_t *restore);
 uint64_t ps_restore_cluster(const ps_restore_t *restore);
+/* How many servers made it. */
+uint32_t ps_restore_servers(const ps_restore_t *restore);
 
-/* Makes the folder of the cold tier. Errors: IO, DISK_FULL, NO_MEMORY. */
+/* Makes the files of the cold tier, where slots lie as they lay; else they come as rows. Errors:
+ * IO, DISK_FULL, NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_restore_files(const ps_restore_t *restore, const char *rocksdb,
                                              psc_error_t *error);
 
-/* Writes the images over what the cold tier has. Errors: IO, DISK_FULL, CORRUPT, NO_MEMORY. */
-PSC_MUST_CHECK psc_status_t ps_restore_rows(const ps_restore_t *restore, ps_cold_t *cold,
+/* How rows are read. Borrows. */
+typedef struct ps_restore_way {
+    const char *scratch;   /* a folder that is not there, and is not afterwards */
+    uint64_t memory_bytes; /* for the cold tier of another server, as for one's own */
+} ps_restore_way_t;
+
+/* Writes into the cold tier what it does not have yet: rows of this server's slots out of other
+ * cold tiers, and over all the images. Errors: IO, DISK_FULL, CORRUPT, NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t ps_restore_rows(const ps_restore_t *restore,
+                                            const ps_restore_way_t *way, ps_cold_t *cold,
                                             psc_error_t *error);
 
-/* Makes the tables of a new shard; with sessions, those of guests go on too, which takes the same
- * cluster id. Errors: CORRUPT, INVALID_ARGUMENT (does not fit into memory), NO_MEMORY. */
+/* Makes the tables of a new shard; with sessions, those of guests go on too where slots lie as they
+ * lay, and are refused with what counts of them where not; it takes the same cluster id. Errors:
+ * CORRUPT, INVALID_ARGUMENT (does not fit into memory), NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_restore_shard(const ps_restore_t *restore, ps_shard_t *shard,
                                              bool sessions, psc_error_t *error);
 

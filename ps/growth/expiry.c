@@ -174,6 +174,17 @@ static void raise_horizon(tally_t *tally, const kind_t *kind, uint64_t others, u
         tally->counts[i] = 0;
 }
 
+/* The slot's counts go on from the steps that were current before. */
+static void advance_slot(ps_expiry_t *expiry, size_t slot, const uint32_t before[KINDS])
+{
+    tally_t *tallies = expiry->tallies + slot * KINDS;
+    for (size_t i = 0; i < KINDS; i++)
+        shift(&tallies[i], before[i] % RING, expiry->kinds[i].current - before[i]);
+    for (size_t i = 0; i < KINDS; i++)
+        raise_horizon(&tallies[i], &expiry->kinds[i], tallies[KINDS - 1 - i].live,
+                      expiry->rule.floor);
+}
+
 void ps_expiry_advance(ps_expiry_t *expiry, uint64_t clock)
 {
     uint32_t now = clamp_clock(clock);
@@ -187,14 +198,8 @@ void ps_expiry_advance(ps_expiry_t *expiry, uint64_t clock)
         expiry->kinds[i].current = (uint32_t)(now / expiry->kinds[i].step);
         moved |= expiry->kinds[i].current != before[i];
     }
-    for (size_t slot = 0; expiry->tallies != NULL && moved && slot < expiry->n_slots; slot++) {
-        tally_t *tallies = expiry->tallies + slot * KINDS;
-        for (size_t i = 0; i < KINDS; i++)
-            shift(&tallies[i], before[i] % RING, expiry->kinds[i].current - before[i]);
-        for (size_t i = 0; i < KINDS; i++)
-            raise_horizon(&tallies[i], &expiry->kinds[i], tallies[KINDS - 1 - i].live,
-                          expiry->rule.floor);
-    }
+    for (size_t slot = 0; expiry->tallies != NULL && moved && slot < expiry->n_slots; slot++)
+        advance_slot(expiry, slot, before);
 }
 
 /* ---- one row ---- */
@@ -277,12 +282,22 @@ void ps_expiry_save(const ps_expiry_t *expiry, uint8_t *image)
         memcpy(image, expiry->tallies, n);
 }
 
-void ps_expiry_load(ps_expiry_t *expiry, uint32_t clock, const uint8_t *image)
+size_t ps_expiry_slot_bytes(const ps_expiry_t *expiry)
 {
-    const size_t n = ps_expiry_image_bytes(expiry);
-    expiry->clock = clock;
-    for (size_t i = 0; i < KINDS; i++)
-        expiry->kinds[i].current = (uint32_t)(clock / expiry->kinds[i].step);
-    if (n != 0)
-        memcpy(expiry->tallies, image, n);
+    return expiry->tallies != NULL ? KINDS * sizeof *expiry->tallies : 0;
+}
+
+void ps_expiry_load(ps_expiry_t *expiry, size_t slot, uint32_t clock, const uint8_t *image)
+{
+    uint32_t before[KINDS];
+    bool moved = false;
+    if (expiry->tallies == NULL)
+        return;
+    memcpy(expiry->tallies + slot * KINDS, image, ps_expiry_slot_bytes(expiry));
+    for (size_t i = 0; i < KINDS; i++) {
+        before[i] = (uint32_t)(clock / expiry->kinds[i].step);
+        moved |= before[i] < expiry->kinds[i].current;
+    }
+    if (moved)
+        advance_slot(expiry, slot, before);
 }

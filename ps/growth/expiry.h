@@ -88,8 +88,10 @@ bool ps_expiry_counts(const ps_expiry_t *expiry);
 /* All counts as bytes: equally many for each slot, in their order; none without a floor. */
 size_t ps_expiry_image_bytes(const ps_expiry_t *expiry);
 void ps_expiry_save(const ps_expiry_t *expiry, uint8_t *image);
-/* image: of one that was created alike, when the time was clock; it is that time again. */
-void ps_expiry_load(ps_expiry_t *expiry, uint32_t clock, const uint8_t *image);
+/* The bytes of one slot, and a slot from these: of any with the same rule, when the time there was
+ * clock, not later than here; what has passed since has passed for this slot too. */
+size_t ps_expiry_slot_bytes(const ps_expiry_t *expiry);
+void ps_expiry_load(ps_expiry_t *expiry, size_t slot, uint32_t clock, const uint8_t *image);
 
 /* Live rows of a slot, as counted; 0 without a floor. */
 uint64_t ps_expiry_live(const ps_expiry_t *expiry, size_t slot);

@@ -76,10 +76,15 @@ void ps_sketch_save(const ps_sketch_t *sketch, uint8_t *image)
         memcpy(image, sketch->counters, sketch->n_bytes);
 }
 
-void ps_sketch_load(ps_sketch_t *sketch, const uint8_t *image)
+size_t ps_sketch_slot_bytes(const ps_sketch_t *sketch)
 {
-    if (sketch->n_bytes != 0)
-        memcpy(sketch->counters, image, sketch->n_bytes);
+    return (size_t)PS_SKETCH_ROWS * sketch->width;
+}
+
+void ps_sketch_load(ps_sketch_t *sketch, size_t slot, const uint8_t *image)
+{
+    const size_t n = ps_sketch_slot_bytes(sketch);
+    memcpy(sketch->counters + slot * n, image, n);
 }
 
 /* The id's counter in each row; returns the least count. */

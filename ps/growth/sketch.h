@@ -50,8 +50,10 @@ uint32_t ps_sketch_count(const ps_sketch_t *sketch, size_t slot, uint64_t hash);
 /* All counters as bytes: equally many for each slot, in their order. */
 size_t ps_sketch_image_bytes(const ps_sketch_t *sketch);
 void ps_sketch_save(const ps_sketch_t *sketch, uint8_t *image);
-/* image: of a sketch that was created alike. */
-void ps_sketch_load(ps_sketch_t *sketch, const uint8_t *image);
+/* The bytes of one slot, and a slot from these: of any sketch with as many counters and the same
+ * limit. */
+size_t ps_sketch_slot_bytes(const ps_sketch_t *sketch);
+void ps_sketch_load(ps_sketch_t *sketch, size_t slot, const uint8_t *image);
 
 /* One more sighting. Returns the new count. */
 uint32_t ps_sketch_add(ps_sketch_t *sketch, size_t slot, uint64_t hash);

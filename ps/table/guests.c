@@ -142,6 +142,27 @@ static bool is_holder(ps_guest_t *guest, const psp_grant_t *grant)
     return true;
 }
 
+/* A session that is none here. */
+static psc_status_t refuse_session(const ps_shard_t *shard, uint64_t wanted, psc_error_t *error)
+{
+    const ps_guests_t *guests = &shard->guests;
+    for (size_t i = 0; wanted != 0 && i < guests->n_moved; i++) {
+        if (guests->moved[i].id == wanted)
+            return psc_error_set(error, PSC_PEER_GONE,
+                                 "session %016" PRIx64 " was of server %" PRIu32 " of %" PRIu32
+                                 ", and now there are %" PRIu32
+                                 ": it does not go on. Of what it sent to that server, pushes up "
+                                 "to sequence %" PRIu64
+                                 " count, once, and none after it. Say hello again, and go on "
+                                 "from the checkpoint",
+                                 wanted, shard->options.rank, guests->moved_servers,
+                                 shard->options.n_servers, guests->moved[i].push_sequence);
+    }
+    return psc_error_set(
+        error, PSC_PEER_GONE,
+        "session %016" PRIx64 " is not, or no longer, one of this server: say hello again", wanted);
+}
+
 psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp_buffer_t *buffer,
                             psc_error_t *error)
 {
@@ -170,10 +191,7 @@ psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp
         while (i < n_used && (guests->ids[i] != wanted || wanted == 0))
             i++;
         if (i == n_used || !is_holder(guests->all[i], buffer->grant))
-            return psc_error_set(error, PSC_PEER_GONE,
-                                 "session %016" PRIx64
-                                 " is not, or no longer, one of this server: say hello again",
-                                 wanted);
+            return refuse_session(shard, wanted, error);
         guests->all[i]->heard_us = shard->now_us;
     }
     buffer->peer = shard->sessions.n + i;
@@ -211,6 +229,14 @@ psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, ui
     guest_of(shard, peer)->next_sequence = next;
     guest_of(shard, peer)->revived = true;
     return PSC_OK;
+}
+
+void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n, uint32_t n_servers)
+{
+    psc_free(shard->guests.moved);
+    shard->guests.moved = moved;
+    shard->guests.n_moved = n;
+    shard->guests.moved_servers = n_servers;
 }
 
 uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer)
@@ -259,6 +285,7 @@ void ps_guests_clear(ps_shard_t *shard)
     }
     psc_free(guests->ids);
     psc_free(guests->all);
+    psc_free(guests->moved);
     *guests = (ps_guests_t){.n = 0};
 }
 

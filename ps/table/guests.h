@@ -21,12 +21,21 @@
 
 typedef struct ps_guest ps_guest_t;
 
+/* A session that a checkpoint has, of other servers than there are now: it does not go on. */
+typedef struct ps_guest_moved {
+    uint64_t id;
+    uint64_t push_sequence; /* the last push that counts */
+} ps_guest_moved_t;
+
 typedef struct ps_guests {
     uint32_t n;       /* seats */
     uint64_t *ids;    /* [n] number of the session; 0: the seat is free */
     ps_guest_t **all; /* [n] */
     uint64_t next_step_us;
     size_t kept_bytes;
+    ps_guest_moved_t *moved; /* [n_moved] */
+    size_t n_moved;
+    uint32_t moved_servers; /* how many there were */
 } ps_guests_t;
 
 /* Errors: NO_MEMORY. */
@@ -50,6 +59,10 @@ PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer,
  * served. Errors: NO_MEMORY; BUSY (no seat is free). */
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,
                                              uint64_t next, psc_error_t *error);
+
+/* Sessions of n_servers servers, where there are others now: they are refused, and told what of
+ * them counts. Takes moved [n] (psc_alloc). */
+void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n, uint32_t n_servers);
 
 /* The lowest sequence of a guest that was not taken yet; 0: the seat is free. */
 uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checkpoints as a user meets them: made and looked at with the tool, of one server and of a job of two;
-# kill -9 in the middle of one; a full disk; a second run in the same folder.
+# Checkpoints as a user meets them: made and looked at with the tool, of one server and of a job of two, and gone on
+# with by the other number; kill -9 in the middle of one; a full disk; a second run in the same folder.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
@@ -9,11 +9,12 @@ build=$1 dir=$2
 cd "$dir"
 embps=$build/embps
 
-# Starts a server alone on the folders data and saved; sets job and address.
+# Starts a server alone on the folders data and saved, each with $of behind it; sets job and address.
+of=
 serve()
 {
     rm -f port
-    "$server" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data" --checkpoints "$dir/saved" \
+    "$server" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data$of" --checkpoints "$dir/saved$of" \
         --memory 32M "$@" >log 2>&1 </dev/null &
     job=$!
     await 60 test -s port || { failed "the server does not listen"; cat log; exit 1; }
@@ -124,28 +125,51 @@ end_two() # SIGNAL
     await 60 no_jobs_left || failed "servers stay"
 }
 
-# The id of the run that made the newest checkpoint there.
-run_of_newest()
+# The newest checkpoint there; and an expression of Python over what is found in it.
+newest()
 {
-    "$embps" checkpoint inspect saved2 "$(cd saved2 && ls -d checkpoint-* | tail -n 1)" --json |
-        python3 -c 'import json, sys; print(json.load(sys.stdin)["run"])'
+    (cd saved2 && ls -d checkpoint-* | tail -n 1)
+}
+of_newest() # EXPRESSION
+{
+    "$embps" checkpoint inspect saved2 "$(newest)" --json |
+        python3 -c "import json, sys; found = json.load(sys.stdin); print($1)"
 }
 
 serve_two
 "$build/tests/guest_main" push "$address" record 3 20 60000 || failed "no rows to keep"
 says 0 checkpoint-0000000001 "$embps" checkpoint "$address"
 says 0 'server 1 on' "$embps" checkpoint inspect saved2 checkpoint-0000000001
-run=$(run_of_newest)
+run=$(of_newest 'found["run"]')
 end_jobs
 wait "$job" || true
 job=
 await 60 no_jobs_left || failed "servers stay"
-says 4 'of 2 servers' "$server" --listen 127.0.0.1:0 --data "$dir/data2" --checkpoints "$dir/saved2"
+rows=$(of_newest 'sum(table["rows_created"] for part in found["parts"] for table in part["tables"])')
+slots=$(of_newest '[part["slots"] for part in found["parts"]]')
+[ "$slots" = '[[[0, 8191]], [[8192, 16383]]]' ] || failed "slots $slots"
+
+# The same data and checkpoints, but one server: rows of both are there, and what it adds is there for two again.
+of=2 serve
+for i in {0..19}; do
+    says 0 "$((first + i))  present  1 1 1 1" "$embps" get "$address" pushes "$((first + i))"
+done
+"$build/tests/guest_main" push "$address" record 5 20 60000 || failed "no rows at one server"
+kill -TERM "$job"
+wait "$job" || failed "one server does not end well: $(cat log)"
+job=
+says 0 'slots 0-16383,' "$embps" checkpoint inspect saved2 "$(newest)"
+[ "$(of_newest 'sum(table["rows_created"] for part in found["parts"] for table in part["tables"])')" = \
+    $((rows + 20)) ] || failed "rows that came into being are miscounted"
+[ "$(of_newest 'found["run"]')" = "$run" ] || failed "one server is another run"
 
 # After kill -9, after SIGTERM with nothing new, and after a signal that mpirun passes on without a limit of time:
 # then with rows that came behind the last checkpoint that a client made. The run stays the same one.
 serve_two
 says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+for i in {0..19}; do
+    says 0 "$(((5 << 32) + i))  present  1 1 1 1" "$embps" get "$address" pushes "$(((5 << 32) + i))"
+done
 says 0 'checkpoint-' "$embps" checkpoint "$address"
 end_two TERM
 serve_two
@@ -153,13 +177,13 @@ says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
 "$build/tests/guest_main" push "$address" record 4 20 60000 || failed "no more rows"
 end_two USR1
 says 0 'whole' "$embps" checkpoint verify saved2
-[ "$(run_of_newest)" = "$run" ] || failed "run $(run_of_newest) instead of $run"
+[ "$(of_newest 'found["run"]')" = "$run" ] || failed "another run than $run"
 serve_two
 for i in {0..19}; do # of both servers
     id=$(((4 << 32) + i))
     says 0 "$id  present  1 1 1 1" "$embps" get "$address" pushes "$id"
 done
 says 0 'checkpoint-' "$embps" checkpoint "$address"
-[ "$(run_of_newest)" = "$run" ] || failed "run $(run_of_newest) instead of $run"
+[ "$(of_newest 'found["run"]')" = "$run" ] || failed "another run than $run"
 end_two TERM
 exit $((failures > 0))

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MEMORY_BYTES (UINT64_C(32) << 20)
 #define POOL_BYTES ((size_t)16 << 20)
 
 typedef struct door_server {
@@ -75,7 +74,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
         door_server_t *own = &servers->all[i];
         const ps_server_options_t of_server = {
             .data = options->folder != NULL ? options->folder : servers->own_folder,
-            .memory_bytes = MEMORY_BYTES,
+            .memory_bytes = options->memory_bytes,
             .cluster = options->cluster,
             .rank = i,
             .n_servers = options->n,

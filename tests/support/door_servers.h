@@ -14,6 +14,7 @@ typedef struct door_servers_options {
     uint32_t n_guests; /* at a time */
     uint64_t lease_us;
     uint64_t cluster;
+    uint64_t memory_bytes;       /* of each */
     const char *instead_of_last; /* told as the address of the last server; NULL: its own */
     const char *folder;          /* of their data, which stays; NULL: one of their own */
     const char *checkpoints;     /* NULL: none */
@@ -25,7 +26,8 @@ typedef struct door_servers_options {
 
 #define DOOR_SERVERS_DEFAULT                                                                       \
     {                                                                                              \
-        .n = 1, .n_guests = 64, .lease_us = 60000000, .cluster = 0xd00d, .resume = "auto"          \
+        .n = 1, .n_guests = 64, .lease_us = 60000000, .cluster = 0xd00d, .resume = "auto",         \
+        .memory_bytes = UINT64_C(32) << 20                                                         \
     }
 
 door_servers_t *door_servers_start(const door_servers_options_t *options);

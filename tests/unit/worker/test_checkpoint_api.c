@@ -78,25 +78,61 @@ static void run_rounds(embps_client_t *client, embps_table_t *const tables[N_TAB
     }
 }
 
+/* Tables as they are pulled, and as they are exported. */
 typedef struct image {
     float rows[N_TABLES][IDS][DIM];
     uint8_t states[N_TABLES][IDS];
+    size_t n_exported[N_TABLES];
+    float exported[N_TABLES][IDS][DIM];
+    float optimizer[N_TABLES][IDS][2 * DIM];
+    uint32_t counts[N_TABLES][IDS][2];
 } image_t;
+
+static void take_export(embps_table_t *table, image_t *image, size_t t)
+{
+    embps_export_t *walk = NULL;
+    embps_block_t block;
+    ok(embps_export_start(table, EMBPS_EXPORT_STATE, &walk, &error));
+    for (;;) {
+        ok(embps_export_next(walk, &block, &error));
+        if (block.n == 0)
+            break;
+        assert_true(block.state_floats == DIM || block.state_floats == 2 * DIM);
+        for (size_t i = 0; i < block.n; i++) {
+            const uint64_t id = block.ids[i];
+            assert_true(id < IDS);
+            memcpy(image->exported[t][id], block.rows + i * DIM, DIM * sizeof(float));
+            memcpy(image->optimizer[t][id], block.state + i * block.state_floats,
+                   block.state_floats * sizeof(float));
+            memcpy(image->counts[t][id], block.counts + 2 * i, 2 * sizeof(uint32_t));
+        }
+        image->n_exported[t] += block.n;
+    }
+    embps_export_end(walk);
+}
 
 static void look(embps_table_t *const tables[N_TABLES], image_t *image)
 {
     static uint64_t ids[IDS];
+    memset(image, 0, sizeof *image);
     for (size_t i = 0; i < IDS; i++)
         ids[i] = i;
-    for (size_t t = 0; t < N_TABLES; t++)
+    for (size_t t = 0; t < N_TABLES; t++) {
         ok(embps_pull_states(tables[t], ids, IDS, &image->rows[t][0][0], image->states[t], 0,
                              &error));
+        take_export(tables[t], image, t);
+        assert_int_not_equal(image->n_exported[t], 0);
+    }
 }
 
 static void assert_same(const image_t *a, const image_t *b)
 {
     assert_memory_equal(a->states, b->states, sizeof a->states);
     assert_memory_equal(a->rows, b->rows, sizeof a->rows);
+    assert_memory_equal(a->n_exported, b->n_exported, sizeof a->n_exported);
+    assert_memory_equal(a->exported, b->exported, sizeof a->exported);
+    assert_memory_equal(a->optimizer, b->optimizer, sizeof a->optimizer);
+    assert_memory_equal(a->counts, b->counts, sizeof a->counts);
 }
 
 static void servers_go_on_from_a_checkpoint_to_the_last_bit(void **state)
@@ -150,6 +186,77 @@ static void servers_go_on_from_a_checkpoint_to_the_last_bit(void **state)
         door_servers_stop(servers);
         test_scratch_destroy(folder);
     }
+}
+
+/* A table of other options is refused with both values, whatever servers have it. */
+static void check_refusals(embps_client_t *client)
+{
+    const struct {
+        uint32_t dim;
+        uint64_t seed;
+        const char *precision, *words[2];
+    } others[] = {{DIM + 1, 5, "f32", {"9", "10"}},
+                  {DIM, 6, "f32", {"5", "6"}},
+                  {DIM, 5, "bf16", {"f32", "bf16"}}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+        embps_table_t *table = NULL;
+        options.dim = others[i].dim;
+        options.init = "uniform";
+        options.optimizer = "adam";
+        options.seed = others[i].seed;
+        options.precision = others[i].precision;
+        assert_int_equal(embps_table_open(client, "state", &options, &table, &error),
+                         EMBPS_MISMATCH);
+        for (size_t k = 0; k < 2; k++)
+            if (strstr(error.message, others[i].words[k]) == NULL)
+                fail_msg("no %s: %s", others[i].words[k], error.message);
+    }
+}
+
+/* Saved by 3 servers, gone on with by 1, 2, 5, 8 and 3 again, each from the checkpoint of those
+ * before; and beside them servers that nothing happens to. */
+static void servers_of_any_number_go_on_to_the_last_bit(void **state)
+{
+    (void)state;
+    static const uint32_t numbers[] = {3, 1, 2, 5, 8, 3};
+    enum { N = sizeof numbers / sizeof numbers[0], ROUNDS = 30 };
+    static image_t seen, wanted;
+    const uint64_t key = test_random_start().key;
+    char *folder = test_scratch_create(), checkpoints[256];
+    embps_table_t *tables[N_TABLES], *reference_tables[N_TABLES];
+    const door_servers_options_t of_reference = DOOR_SERVERS_DEFAULT;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *reference = door_servers_start(&of_reference);
+    embps_client_t *undisturbed = connect_to(door_servers_address(reference, 0));
+    open_tables(undisturbed, reference_tables);
+    for (unsigned i = 0; i < N; i++) {
+        of_servers.n = numbers[i];
+        /* One server has the sightings of all slots. */
+        of_servers.memory_bytes = UINT64_C(16) << (numbers[i] == 1 ? 21 : 20);
+        door_servers_t *servers = door_servers_start(&of_servers); /* on data of their own */
+        embps_client_t *client = connect_to(door_servers_address(servers, 0));
+        open_tables(client, tables);
+        if (i != 0) {
+            look(tables, &seen);
+            assert_same(&seen, &wanted);
+            check_refusals(client);
+        }
+        for (unsigned k = 0; k < i * ROUNDS; k++) /* to the time of those before: it stands still */
+            ok(embps_clock(client, 0, NULL, &error));
+        run_rounds(client, tables, key, i * ROUNDS, (i + 1) * ROUNDS);
+        run_rounds(undisturbed, reference_tables, key, i * ROUNDS, (i + 1) * ROUNDS);
+        look(tables, &seen);
+        look(reference_tables, &wanted);
+        assert_same(&seen, &wanted);
+        ok(embps_checkpoint(client, NULL, 0, NULL, &error));
+        ok(embps_close(client, &error));
+        door_servers_stop(servers);
+    }
+    ok(embps_close(undisturbed, &error));
+    door_servers_stop(reference);
+    test_scratch_destroy(folder);
 }
 
 /* ---- exactly once ---- */
@@ -269,6 +376,72 @@ static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **stat
     test_scratch_destroy(folder);
 }
 
+/* Its rows may lie elsewhere, so nothing of its session is guessed: what counts is told. */
+static void a_client_of_another_number_of_servers_is_told_which_pushes_count(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256];
+    static pusher_t pusher;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *servers = door_servers_start(&of_servers);
+    const uint16_t ports[2] = {door_servers_port(servers, 0), 0};
+    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", ports[0]);
+    assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
+    wait_for(&pusher, 20);
+    door_servers_stop(servers);
+    of_servers.ports = ports;
+    of_servers.n = 2;
+    servers = door_servers_start(&of_servers);
+    assert_int_equal(pthread_join(pusher.thread, NULL), 0);
+    assert_int_equal(pusher.code, EMBPS_PEER_GONE);
+    if (strstr(pusher.error.message, "of server 0 of 1, and now there are 2") == NULL)
+        fail_msg("%s", pusher.error.message);
+    /* The push that had no answer may count; those that had one do. */
+    const float value = counted(pusher.address), pushed = (float)atomic_load(&pusher.pushed);
+    assert_true(value == pushed || value == pushed + 1);
+    const char *told = strstr(pusher.error.message, "up to sequence ");
+    assert_non_null(told);
+    const float last = (float)strtoul(told + strlen("up to sequence "), NULL, 10);
+    assert_true(last >= value && last < value + 4); /* the table was opened before */
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
+/* The number of a session that was given behind the cut is not given again. */
+static void a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256], data[256];
+    char name[EMBPS_CHECKPOINT_NAME_BYTES];
+    const uint64_t id = 3;
+    const float one = 1;
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.folder = test_path(data, sizeof data, folder, "data");
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *servers = door_servers_start(&of_servers);
+    const uint16_t port = door_servers_port(servers, 0);
+    of_servers.ports = &port;
+    embps_client_t *client = connect_to(door_servers_address(servers, 0));
+    ok(embps_checkpoint(client, NULL, 0, name, &error));
+    ok(embps_close(client, &error));
+    embps_client_t *unknown = connect_to(door_servers_address(servers, 0));
+    options.dim = 1;
+    ok(embps_table_open(unknown, "t", &options, &table, &error));
+    ok(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error));
+    door_servers_stop(servers);
+    of_servers.resume = name;
+    servers = door_servers_start(&of_servers);
+    client = connect_to(door_servers_address(servers, 0));
+    assert_int_equal(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error), EMBPS_PEER_GONE);
+    (void)embps_close(unknown, &error);
+    ok(embps_close(client, &error));
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
 /* ---- what fails ---- */
 
 static void a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay(void **state)
@@ -336,8 +509,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(servers_go_on_from_a_checkpoint_to_the_last_bit),
+        cmocka_unit_test(servers_of_any_number_go_on_to_the_last_bit),
         cmocka_unit_test(a_client_that_stays_has_its_pushes_once_when_the_server_is_started_again),
         cmocka_unit_test(a_client_whose_pushes_are_lost_with_a_checkpoint_is_told),
+        cmocka_unit_test(a_client_of_another_number_of_servers_is_told_which_pushes_count),
+        cmocka_unit_test(a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another),
         cmocka_unit_test(a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay),
         cmocka_unit_test(servers_without_a_folder_for_checkpoints_say_so),
     };

@@ -1,7 +1,8 @@
 /*
- * What a server says of a checkpoint that is damaged, missing, or of another run: every file of one
- * is cut short, changed by a bit, or taken away in turn, and named each time; the checkpoint before
- * it stays good, and so does what a crash leaves.
+ * What a server says of a checkpoint that is damaged or missing: every file of one is cut short,
+ * changed by a bit, or taken away in turn, and named each time, by as many servers as made it and
+ * by others; the checkpoint before it stays good, and so does what a crash leaves, also one in the
+ * middle of a restore.
  */
 #include "ps/checkpoint/restore.h"
 
@@ -9,6 +10,7 @@
 #include "common/file.h"
 #include "ps/checkpoint/keeper.h"
 #include "ps/checkpoint/place_file.h"
+#include "ps/data_dir.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
 #include "tests/support/scratch.h"
@@ -17,9 +19,12 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { DIM = 6, IDS = 3000, MAX_FILES = 64 };
@@ -28,6 +33,7 @@ typedef struct made {
     char *folder;
     char checkpoints[256], data[256];
     char names[2][EMBPS_CHECKPOINT_NAME_BYTES];
+    float rows[IDS * DIM]; /* as they were then */
 } made_t;
 
 static embps_error_t error;
@@ -38,14 +44,22 @@ static void ok(int code)
         fail_msg("code %d: %s", code, error.message);
 }
 
+static embps_table_t *open_table(embps_client_t *client)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    embps_table_t *table = NULL;
+    options.dim = DIM;
+    options.admit_after = 2;
+    ok(embps_table_open(client, "late", &options, &table, &error));
+    return table;
+}
+
 /* Two servers, two checkpoints, rows in memory and sightings. */
 static int make_checkpoints(void **state)
 {
     static made_t made;
     static uint64_t ids[IDS];
     static float rows[IDS * DIM];
-    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
-    embps_table_t *table = NULL;
     embps_client_t *client = NULL;
     made.folder = test_scratch_create();
     door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
@@ -55,15 +69,16 @@ static int make_checkpoints(void **state)
         test_path(made.checkpoints, sizeof made.checkpoints, made.folder, "saved");
     door_servers_t *servers = door_servers_start(&of_servers);
     ok(embps_connect(door_servers_address(servers, 0), NULL, &client, &error));
-    options.dim = DIM;
-    options.admit_after = 2;
-    ok(embps_table_open(client, "late", &options, &table, &error));
+    embps_table_t *table = open_table(client);
     for (uint64_t i = 0; i < IDS; i++)
         ids[i] = i;
+    for (size_t i = 0; i < (size_t)IDS * DIM; i++)
+        rows[i] = (float)(i % 251) + 0.5f;
     for (size_t k = 0; k < 4; k++)
         ok(embps_push(table, EMBPS_DELTA, ids, IDS, rows, 0, &error));
     for (size_t k = 0; k < 2; k++)
         ok(embps_checkpoint(client, "state", 5, made.names[k], &error));
+    ok(embps_pull(table, ids, IDS, made.rows, &error));
     ok(embps_close(client, &error));
     door_servers_stop(servers);
     *state = &made;
@@ -106,13 +121,16 @@ static void put_back(const char *path, const char *bytes, size_t size)
     assert_int_equal(psc_file_write(path, bytes, size, NULL), PSC_OK);
 }
 
-/* Both servers, as they would start; the first fault. */
-static psc_status_t find_all(const made_t *made, const char *resume, psc_error_t *fault)
+/* All servers, as they would start; the first fault. */
+static psc_status_t find_all(const made_t *made, const char *resume, uint32_t n_servers,
+                             psc_error_t *fault)
 {
     psc_status_t st = PSC_OK;
-    for (uint32_t rank = 0; st == PSC_OK && rank < 2; rank++) {
+    for (uint32_t rank = 0; st == PSC_OK && rank < n_servers; rank++) {
         ps_restore_t *restore = NULL;
-        st = ps_restore_find(made->checkpoints, resume, rank, 2, &restore, fault);
+        st = ps_restore_find(made->checkpoints, resume, rank, n_servers, &restore, fault);
+        if (st == PSC_OK)
+            assert_int_equal(ps_restore_servers(restore), 2);
         ps_restore_destroy(restore);
     }
     return st;
@@ -127,15 +145,17 @@ static void count_fault(void *context, const psc_error_t *fault)
 /* The newest checkpoint has a fault in this file: it is named, and the one before it is good. */
 static void check_named(const made_t *made, const char *path, psc_status_t code)
 {
+    const bool is_state = strstr(path, "/state") != NULL; /* no server needs it */
     psc_error_t fault = PSC_ERROR_INIT;
     size_t n_faults = 0;
-    const bool is_state = strstr(path, "/state") != NULL; /* no server needs it */
-    const psc_status_t st = find_all(made, "auto", &fault);
-    assert_int_equal(st, is_state ? PSC_OK : code);
-    if (!is_state && (strstr(fault.message, strrchr(path, '/') + 1) == NULL ||
-                      strstr(fault.message, made->names[0]) == NULL))
-        fail_msg("%s is not named: %s", path, fault.message);
-    assert_int_equal(find_all(made, made->names[0], &fault), PSC_OK);
+    for (uint32_t n = 1; n <= 3; n++) {
+        const psc_status_t st = find_all(made, "auto", n, &fault);
+        assert_int_equal(st, is_state ? PSC_OK : code);
+        if (!is_state && (strstr(fault.message, strrchr(path, '/') + 1) == NULL ||
+                          strstr(fault.message, made->names[0]) == NULL))
+            fail_msg("%s is not named: %s", path, fault.message);
+    }
+    assert_int_equal(find_all(made, made->names[0], 2, &fault), PSC_OK);
     assert_int_equal(
         psp_saved_verify(made->checkpoints, made->names[1], true, count_fault, &n_faults, &fault),
         code);
@@ -152,7 +172,7 @@ static void each_file_that_is_damaged_or_missing_is_named(void **state)
     (void)test_path(newest, sizeof newest, made->checkpoints, made->names[1]);
     assert_int_equal(nftw(newest, list_file, 8, FTW_PHYS), 0);
     assert_true(n_files >= 2 + 2 * 5); /* manifest, state; part, rows, growth, rocksdb/... */
-    assert_int_equal(find_all(made, "auto", &fault), PSC_OK);
+    assert_int_equal(find_all(made, "auto", 2, &fault), PSC_OK);
     for (size_t i = 0; i < n_files; i++) {
         size_t size = 0;
         char *bytes = read_whole(files[i], &size);
@@ -169,19 +189,128 @@ static void each_file_that_is_damaged_or_missing_is_named(void **state)
         put_back(files[i], bytes, size);
         psc_free(bytes);
     }
-    assert_int_equal(find_all(made, "auto", &fault), PSC_OK);
+    assert_int_equal(find_all(made, "auto", 2, &fault), PSC_OK);
 }
 
-static void another_number_of_servers_is_refused_with_both(void **state)
+/* As on another node, which sees less. */
+static void parts_that_are_missing_are_named_each_with_server_and_host(void **state)
 {
     const made_t *made = *state;
-    ps_restore_t *restore = NULL;
+    char host[256], words[2][300], parts[2][512], hidden[2][520];
     psc_error_t fault = PSC_ERROR_INIT;
-    assert_int_equal(ps_restore_find(made->checkpoints, "auto", 0, 3, &restore, &fault),
-                     PSC_MISMATCH);
-    assert_non_null(strstr(fault.message, "is of 2 servers"));
-    assert_non_null(strstr(fault.message, "this run has 3"));
-    assert_null(restore);
+    assert_int_equal(gethostname(host, sizeof host), 0);
+    for (unsigned i = 0; i < 2; i++) {
+        (void)snprintf(words[i], sizeof words[i], "server %u (host %s)", i, host);
+        (void)snprintf(parts[i], sizeof parts[i], "%s/%s/server-%u", made->checkpoints,
+                       made->names[1], i);
+        (void)snprintf(hidden[i], sizeof hidden[i], "%s.away", parts[i]);
+        assert_int_equal(rename(parts[i], hidden[i]), 0);
+    }
+    for (uint32_t n = 1; n <= 3; n++) {
+        assert_int_equal(find_all(made, made->names[1], n, &fault), PSC_NOT_FOUND);
+        for (unsigned i = 0; i < 2; i++)
+            if (strstr(fault.message, words[i]) == NULL)
+                fail_msg("no %s: %s", words[i], fault.message);
+    }
+    assert_int_equal(rename(hidden[0], parts[0]), 0);
+    assert_int_equal(find_all(made, "auto", 1, &fault), PSC_NOT_FOUND);
+    assert_null(strstr(fault.message, words[0]));
+    assert_non_null(strstr(fault.message, words[1]));
+    assert_non_null(strstr(fault.message, made->names[0]));
+    assert_int_equal(rename(hidden[1], parts[1]), 0);
+    assert_int_equal(find_all(made, "auto", 1, &fault), PSC_OK);
+}
+
+/* ---- kill -9 in the middle ---- */
+
+/* A cold tier that ends the process before it has written so much. */
+typedef struct deadly {
+    ps_cold_t cold;
+    ps_cold_t *inner;
+    unsigned left; /* calls of write */
+} deadly_t;
+
+static psc_status_t write_or_die(ps_cold_t *cold, const ps_cold_write_t *writes, size_t n,
+                                 psc_error_t *fault)
+{
+    deadly_t *deadly = (deadly_t *)(void *)cold;
+    if (deadly->left-- == 0)
+        (void)raise(SIGKILL);
+    return deadly->inner->ops->write(deadly->inner, writes, n, fault);
+}
+
+/* What a server of n_servers does at its start, until it is killed. Returns when it was not. */
+static int restore_until_killed(const char *checkpoints, const char *data, uint32_t n_servers,
+                                unsigned n_writes)
+{
+    static const ps_cold_ops_t ops = {.name = "deadly", .write = write_or_die};
+    const ps_keeper_options_t of_keeper = {
+        .folder = checkpoints, .rank = 0, .n_servers = n_servers, .cluster = 0xd00d};
+    deadly_t deadly = {.cold.ops = &ops, .left = n_writes};
+    ps_keeper_t *keeper = NULL;
+    ps_restore_t *restore = NULL;
+    ps_data_dir_t *dir = NULL;
+    psc_error_t fault = PSC_ERROR_INIT;
+    psc_status_t st = ps_keeper_open(&of_keeper, &keeper, &fault);
+    if (st == PSC_OK)
+        st = ps_restore_find(checkpoints, "auto", 0, n_servers, &restore, &fault);
+    const ps_data_owner_t owner = {.cluster = 0xd00d,
+                                   .rank = 0,
+                                   .n_servers = n_servers,
+                                   .lineage = st == PSC_OK ? ps_keeper_lineage(keeper) : 0};
+    ps_restore_way_t way = {.memory_bytes = UINT64_C(4) << 20};
+    if (st == PSC_OK)
+        st = ps_data_dir_claim(data, &owner, &dir, &fault);
+    if (st == PSC_OK)
+        st = ps_restore_files(restore, ps_data_dir_rocksdb(dir), &fault);
+    if (st == PSC_OK)
+        st = ps_cold_rocks_open(ps_data_dir_rocksdb(dir), way.memory_bytes, &deadly.inner, &fault);
+    if (st == PSC_OK) {
+        way.scratch = ps_data_dir_staging(dir);
+        st = ps_restore_rows(restore, &way, &deadly.cold, &fault);
+    }
+    (void)fprintf(stderr, "not killed: %s, %s\n", psc_status_text(st), fault.message);
+    return 2;
+}
+
+static void a_kill_in_the_middle_is_begun_again_by_the_next_start(void **state)
+{
+    made_t *made = *state;
+    static uint64_t ids[IDS];
+    static float rows[IDS * DIM];
+    char data[512];
+    for (uint64_t i = 0; i < IDS; i++)
+        ids[i] = i;
+    (void)test_path(data, sizeof data, made->folder, "killed");
+    static const uint32_t numbers[] = {2, 1, 3};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        const uint32_t n = numbers[i];
+        for (unsigned n_writes = 0; n_writes <= 2; n_writes += 2) {
+            char number[2][16];
+            int status = 0;
+            pid_t child = 0;
+            (void)snprintf(number[0], sizeof number[0], "%u", (unsigned)n);
+            (void)snprintf(number[1], sizeof number[1], "%u", n_writes);
+            char *const arguments[] = {"restore", made->checkpoints, data,
+                                       number[0], number[1],         NULL};
+            assert_int_equal(posix_spawn(&child, "/proc/self/exe", NULL, NULL, arguments, environ),
+                             0);
+            assert_int_equal(waitpid(child, &status, 0), child);
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        }
+        embps_client_t *client = NULL;
+        door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+        of_servers.n = n;
+        of_servers.folder = data;
+        of_servers.checkpoints = made->checkpoints;
+        door_servers_t *servers = door_servers_start(&of_servers);
+        ok(embps_connect(door_servers_address(servers, 0), NULL, &client, &error));
+        ok(embps_pull(open_table(client), ids, IDS, rows, &error));
+        assert_memory_equal(rows, made->rows, sizeof rows);
+        ok(embps_close(client, &error));
+        door_servers_stop(servers);
+        test_scratch_destroy(strdup(data)); /* which several leave without a last checkpoint */
+    }
 }
 
 static void what_to_resume_is_looked_at(void **state)
@@ -272,15 +401,20 @@ static void only_constant_files_are_linked(void **state)
     assert_int_equal(ps_place_remove(to, NULL), PSC_OK);
 }
 
-int main(void)
+int main(int argc, char *argv[])
 {
+    if (argc == 5) /* started by a test */
+        return restore_until_killed(argv[1], argv[2], (uint32_t)strtoul(argv[3], NULL, 10),
+                                    (unsigned)strtoul(argv[4], NULL, 10));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_file_that_is_damaged_or_missing_is_named),
-        cmocka_unit_test(another_number_of_servers_is_refused_with_both),
+        cmocka_unit_test(parts_that_are_missing_are_named_each_with_server_and_host),
         cmocka_unit_test(what_to_resume_is_looked_at),
         cmocka_unit_test(what_a_crash_left_goes_and_old_checkpoints_too),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_named),
         cmocka_unit_test(only_constant_files_are_linked),
+        /* The last: a server of one makes a checkpoint of its own at its end. */
+        cmocka_unit_test(a_kill_in_the_middle_is_begun_again_by_the_next_start),
     };
     return cmocka_run_group_tests(tests, make_checkpoints, remove_checkpoints);
 }

@@ -271,6 +271,47 @@ static void slots_are_apart(void **state)
     ps_expiry_destroy(one);
 }
 
+/* A slot that was saved goes on among others as where it was, also after clocks that it missed. */
+static void a_slot_goes_on_from_its_bytes(void **state)
+{
+    (void)state;
+    test_random_t random = test_random_start();
+    ps_expiry_rule_t rule = {.after = 40, .rare_after = 20, .rare_below = 2, .floor = 3};
+    for (uint32_t later = 0; later < 50; later += 7) {
+        ps_expiry_t *all = create(4, rule, 0), *two = create(2, rule, 0);
+        uint32_t clock = 0;
+        for (int i = 0; i < 1000; i++) {
+            if (test_below(&random, 6) == 0)
+                ps_expiry_advance(all, ++clock);
+            else
+                ps_expiry_add(all, test_below(&random, 4), (uint32_t)test_below(&random, 4), clock);
+        }
+        const size_t n = ps_expiry_slot_bytes(all);
+        uint8_t *image = psc_alloc(ps_expiry_image_bytes(all));
+        assert_int_equal(ps_expiry_image_bytes(all), 4 * n);
+        ps_expiry_save(all, image);
+        ps_expiry_advance(two, clock + later);
+        ps_expiry_load(two, 0, clock, image + 3 * n);
+        ps_expiry_load(two, 1, clock, image + n);
+        for (uint32_t passed = later; passed < 100; passed++) {
+            ps_expiry_advance(all, clock + passed);
+            ps_expiry_advance(two, clock + passed);
+            assert_int_equal(ps_expiry_live(two, 0), ps_expiry_live(all, 3));
+            assert_int_equal(ps_expiry_live(two, 1), ps_expiry_live(all, 1));
+            for (uint32_t last = 0; last <= clock + passed; last += 3)
+                assert_int_equal(ps_expiry_judge(two, 0, last % 4, last),
+                                 ps_expiry_judge(all, 3, last % 4, last));
+        }
+        psc_free(image);
+        ps_expiry_destroy(all);
+        ps_expiry_destroy(two);
+    }
+    ps_expiry_t *none = create(2, (ps_expiry_rule_t){.after = 4}, 7);
+    assert_int_equal(ps_expiry_slot_bytes(none), 0);
+    ps_expiry_load(none, 1, 7, NULL);
+    ps_expiry_destroy(none);
+}
+
 static void no_memory_is_told(void **state)
 {
     (void)state;
@@ -295,6 +336,7 @@ int main(void)
         cmocka_unit_test(rows_that_were_never_counted_do_no_harm),
         cmocka_unit_test(a_floor_of_the_newest_rows_stays_alive),
         cmocka_unit_test(slots_are_apart),
+        cmocka_unit_test(a_slot_goes_on_from_its_bytes),
         cmocka_unit_test(no_memory_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,6 +79,32 @@ static void slots_are_apart(void **state)
         ps_sketch_destroy(one[i]);
 }
 
+static void a_slot_goes_on_from_its_bytes(void **state)
+{
+    (void)state;
+    test_random_t random = test_random_start();
+    ps_sketch_t *all, *two;
+    assert_int_equal(ps_sketch_create(N_SLOTS, 16, 7, &all, NULL), PSC_OK);
+    assert_int_equal(ps_sketch_create(2, 16, 7, &two, NULL), PSC_OK);
+    for (int i = 0; i < 500; i++)
+        (void)ps_sketch_add(all, test_below(&random, N_SLOTS), psc_mix64(test_below(&random, 300)));
+    const size_t n = ps_sketch_slot_bytes(all);
+    uint8_t *image = psc_alloc(ps_sketch_image_bytes(all));
+    assert_int_equal(ps_sketch_image_bytes(all), N_SLOTS * n);
+    ps_sketch_save(all, image);
+    ps_sketch_load(two, 1, image);
+    ps_sketch_load(two, 0, image + (N_SLOTS - 1) * n);
+    for (uint64_t id = 0; id < 300; id++) {
+        assert_int_equal(ps_sketch_add(two, 1, psc_mix64(id)),
+                         ps_sketch_add(all, 0, psc_mix64(id)));
+        assert_int_equal(ps_sketch_count(two, 0, psc_mix64(id)),
+                         ps_sketch_count(all, N_SLOTS - 1, psc_mix64(id)));
+    }
+    psc_free(image);
+    ps_sketch_destroy(all);
+    ps_sketch_destroy(two);
+}
+
 static void sizes_out_of_bounds_are_refused_in_words(void **state)
 {
     (void)state;
@@ -120,6 +146,7 @@ int main(void)
         cmocka_unit_test(count_is_never_too_small_and_stops_at_the_limit),
         cmocka_unit_test(few_counts_are_too_large_when_there_is_room),
         cmocka_unit_test(slots_are_apart),
+        cmocka_unit_test(a_slot_goes_on_from_its_bytes),
         cmocka_unit_test(sizes_out_of_bounds_are_refused_in_words),
         cmocka_unit_test(no_memory_is_told),
     };

@@ -1,0 +1,278 @@
+/*
+ * Rows on their way into the cold tier of a server that goes on.
+ *
+ * Where slots lie as they lay, the cold tier's files are linked or copied, and the images of rows
+ * that were newer in memory written over them: as many as were dirty at the cut. Else the server
+ * opens the saved cold tiers of all servers that had slots of its own, one after another, to read
+ * from them alone, and takes the rows of these slots: keys begin with table and slot, so a run of
+ * slots is a range. The images come behind. No row has two images, and slots of two servers are
+ * never the same, so the order of servers means nothing.
+ *
+ * Memory: a batch of BATCH_BYTES (of one row, if that is more); a second cold tier of the size of
+ * the server's own, while the store, which has most of --memory, is not there yet. Cost: each row
+ * is read and written once; each file was read once before, for its checksum.
+ *
+ * Nothing is undone on failure: the data directory stays marked open, and the next start empties
+ * it and begins again. Threads: none; at the start.
+ */
+#include "ps/checkpoint/restore_inside.h"
+
+#include "common/alloc.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "ps/checkpoint/place_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define BATCH_ROWS 256u
+#define BATCH_BYTES ((size_t)1 << 20)
+#define BUSY_US 1000
+
+/* ---- files ---- */
+
+psc_status_t ps_restore_files(const ps_restore_t *restore, const char *rocksdb, psc_error_t *error)
+{
+    static const char prefix[] = "rocksdb/";
+    psp_saved_t *saved = NULL;
+    if (!restore->same)
+        return PSC_OK;
+    if (mkdir(rocksdb, 0777) != 0)
+        return psc_error_set_errno(error, errno, "cannot make %s", rocksdb);
+    psc_status_t st = ps_restore_open_part(restore, restore->rank, &saved, error);
+    for (size_t i = 0; st == PSC_OK && i < psp_saved_part(saved)->n_files; i++) {
+        const char *name = psp_saved_part(saved)->files[i]->name;
+        if (strncmp(name, prefix, sizeof prefix - 1) != 0)
+            continue;
+        char *from = ps_restore_path(restore, restore->rank, name);
+        char *to = psp_saved_path(rocksdb, name + sizeof prefix - 1, NULL);
+        st = from == NULL || to == NULL
+                 ? psc_error_set(error, PSC_NO_MEMORY, "out of memory for a path")
+                 : ps_place_file(from, to, ps_place_is_constant(name), error);
+        psc_free(from);
+        psc_free(to);
+    }
+    psp_saved_destroy(saved);
+    return st;
+}
+
+/* ---- a batch ---- */
+
+/* Records on their way from one server's part. */
+typedef struct batch {
+    const ps_restore_t *restore;
+    ps_cold_t *cold;
+    uint32_t server; /* whose part it is */
+    uint8_t *bytes;
+    size_t max; /* records of the largest size that it has room for, 1 at least */
+    ps_cold_write_t writes[BATCH_ROWS];
+    size_t n;
+} batch_t;
+
+/* Bytes of a record of a table, or of its companion; 0: there is no such table. */
+static size_t record_bytes(const ps_restore_t *restore, uint16_t number)
+{
+    for (size_t i = 0; i < restore->n_tables; i++) {
+        const ps_table_t *table = &restore->tables[i].table;
+        if (table->number == (number & (uint16_t)~PS_TABLE_COMPANION))
+            return sizeof(ps_row_header_t) + ps_table_row_bytes(table);
+    }
+    return 0;
+}
+
+static psc_status_t flush(batch_t *batch, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    while (batch->n != 0 &&
+           (st = batch->cold->ops->write(batch->cold, batch->writes, batch->n, error)) == PSC_BUSY)
+        psc_clock_sleep_us(BUSY_US);
+    batch->n = 0;
+    return st;
+}
+
+/* Adds a record that lies in bytes, if its slot is one that is taken. */
+static void add(batch_t *batch, const uint8_t *record, size_t size)
+{
+    ps_row_header_t row;
+    memcpy(&row, record, sizeof row);
+    const uint32_t slot = psc_slot_of_hash(psc_row_hash(row.table, row.id));
+    if (!ps_restore_takes(batch->restore, batch->server, slot))
+        return;
+    ps_cold_write_t *write = &batch->writes[batch->n++];
+    *write = (ps_cold_write_t){.record = record, .size = size};
+    ps_cold_key(write->key, row.table, slot, row.id);
+}
+
+/* ---- out of a cold tier ---- */
+
+/* The first key behind a record's. */
+static void key_after(const ps_row_header_t *row, uint8_t key[PS_COLD_KEY_BYTES])
+{
+    const uint32_t slot = psc_slot_of_hash(psc_row_hash(row->table, row->id));
+    if (row->id != UINT64_MAX)
+        ps_cold_key(key, row->table, slot, row->id + 1);
+    else
+        ps_cold_key(key, row->table, slot + 1, 0);
+}
+
+/* Rows of a table, or its companion, in the slots from begin to before end, all of them taken. */
+static psc_status_t take_range(batch_t *batch, ps_cold_t *from, uint16_t number, uint32_t begin,
+                               uint32_t end, psc_error_t *error)
+{
+    const size_t bytes = record_bytes(batch->restore, number);
+    ps_cold_scan_t scan = {
+        .heads = batch->bytes, .head_bytes = bytes, .max = batch->max, .whole = true};
+    psc_status_t st = PSC_OK;
+    ps_cold_key(scan.from, number, begin, 0);
+    ps_cold_key(scan.to, number, end, 0);
+    while (st == PSC_OK && !scan.end) {
+        ps_row_header_t row = {.id = 0};
+        st = from->ops->scan(from, &scan, error);
+        for (size_t i = 0; st == PSC_OK && i < scan.n; i++) {
+            memcpy(&row, scan.heads + i * bytes, sizeof row);
+            if (row.table != number || row.state != PS_ROW_PRESENT)
+                return ps_restore_damaged(batch->restore, batch->server, "a row", error);
+            add(batch, scan.heads + i * bytes, bytes);
+        }
+        if (st == PSC_OK && scan.n != 0)
+            key_after(&row, scan.from);
+        if (st == PSC_OK)
+            st = flush(batch, error);
+    }
+    return st;
+}
+
+static psc_status_t take_table(batch_t *batch, ps_cold_t *from, uint16_t number, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    for (uint32_t begin = 0, end; st == PSC_OK && begin < PSC_SLOT_COUNT; begin = end) {
+        const bool taken = ps_restore_takes(batch->restore, batch->server, begin);
+        end = begin + 1;
+        while (end < PSC_SLOT_COUNT &&
+               ps_restore_takes(batch->restore, batch->server, end) == taken)
+            end++;
+        if (taken)
+            st = take_range(batch, from, number, begin, end, error);
+    }
+    return st;
+}
+
+/* Rows of this server's slots that the saved cold tier of another has. */
+static psc_status_t take_cold(batch_t *batch, const ps_restore_way_t *way, psc_error_t *error)
+{
+    ps_cold_t *from = NULL;
+    char *path = ps_restore_path(batch->restore, batch->server, "rocksdb");
+    psc_status_t st = path == NULL ? psc_error_set(error, PSC_NO_MEMORY, "out of memory for a path")
+                                   : ps_cold_rocks_open_to_read(path, way->scratch,
+                                                                way->memory_bytes, &from, error);
+    for (size_t i = 0; st == PSC_OK && i < batch->restore->n_tables; i++) {
+        const ps_table_t *table = &batch->restore->tables[i].table;
+        st = take_table(batch, from, table->number, error);
+        if (st == PSC_OK && table->admit_shared)
+            st = take_table(batch, from, (uint16_t)(table->number | PS_TABLE_COMPANION), error);
+    }
+    if (from != NULL)
+        from->ops->destroy(from);
+    psc_free(path);
+    return st;
+}
+
+/* ---- images ---- */
+
+/* The next image. *end_out: there is none. */
+static psc_status_t read_image(batch_t *batch, FILE *file, size_t *used, bool *end_out,
+                               psc_error_t *error)
+{
+    ps_row_header_t row;
+    uint8_t *to = batch->bytes + *used;
+    const size_t got = fread(&row, 1, sizeof row, file);
+    *end_out = got == 0 && ferror(file) == 0;
+    if (*end_out)
+        return PSC_OK;
+    const size_t size = got == sizeof row ? record_bytes(batch->restore, row.table) : 0;
+    if (size == 0 || row.state != PS_ROW_PRESENT)
+        return ps_restore_damaged(batch->restore, batch->server, "an image of a row", error);
+    memcpy(to, &row, sizeof row);
+    if (fread(to + sizeof row, 1, size - sizeof row, file) != size - sizeof row)
+        return ps_restore_damaged(batch->restore, batch->server, "an image of a row", error);
+    const size_t n = batch->n;
+    add(batch, to, size);
+    *used += batch->n != n ? size : 0;
+    return PSC_OK;
+}
+
+static psc_status_t take_images(batch_t *batch, psc_error_t *error)
+{
+    bool end = false;
+    size_t used = 0;
+    char *path = ps_restore_path(batch->restore, batch->server, "rows");
+    FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
+    psc_status_t st = PSC_OK;
+    if (path == NULL)
+        st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for a path");
+    else if (file == NULL)
+        st = psc_error_set_errno(error, errno, "cannot read %s", path);
+    while (st == PSC_OK && !end) {
+        st = read_image(batch, file, &used, &end, error);
+        if (st == PSC_OK && (end || batch->n == batch->max)) {
+            st = flush(batch, error);
+            used = 0;
+        }
+    }
+    if (file != NULL)
+        (void)fclose(file);
+    psc_free(path);
+    return st;
+}
+
+/* ---- all ---- */
+
+static psc_status_t take_all(batch_t *batch, const ps_restore_way_t *way, psc_error_t *error)
+{
+    const ps_restore_t *restore = batch->restore;
+    psc_status_t st = PSC_OK;
+    for (uint32_t server = 0; st == PSC_OK && server < restore->before.n_servers; server++) {
+        if (!ps_restore_needs(restore, server))
+            continue;
+        batch->server = server;
+        if (!restore->same)
+            st = take_cold(batch, way, error);
+        if (st == PSC_OK)
+            st = take_images(batch, error);
+    }
+    return st;
+}
+
+psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t *way,
+                             ps_cold_t *cold, psc_error_t *error)
+{
+    size_t most = sizeof(ps_row_header_t);
+    for (size_t i = 0; i < restore->n_tables; i++) {
+        const size_t bytes = record_bytes(restore, restore->tables[i].table.number);
+        most = bytes > most ? bytes : most;
+    }
+    size_t max = BATCH_BYTES / most;
+    max = max == 0 ? 1 : max;
+    batch_t *batch = psc_alloc_zeroed(1, sizeof *batch);
+    if (batch == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
+    batch->restore = restore;
+    batch->cold = cold;
+    batch->max = max < BATCH_ROWS ? max : BATCH_ROWS;
+    batch->bytes = psc_alloc_array(batch->max, most);
+    psc_status_t st = PSC_OK;
+    if (batch->bytes == NULL)
+        st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
+    else if (mkdir(way->scratch, 0777) != 0)
+        st = psc_error_set_errno(error, errno, "cannot make %s", way->scratch);
+    if (st == PSC_OK)
+        st = take_all(batch, way, error);
+    if (st == PSC_OK)
+        st = ps_place_remove(way->scratch, error);
+    cold->was_empty = false;
+    psc_free(batch->bytes);
+    psc_free(batch);
+    return st;
+}
