@@ -149,6 +149,11 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
     if (st == PSC_OK)
         st = ps_restore_find(options->checkpoints, options->resume, options->rank,
                              options->n_servers, &server->restore, error);
+    if (st == PSC_OK && server->restore != NULL &&
+        ps_restore_servers(server->restore) != options->n_servers)
+        psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,
+                ps_restore_name(server->restore), ps_restore_servers(server->restore),
+                options->n_servers);
     if (st == PSC_OK && server->restore != NULL && options->same_run) {
         server->options.cluster = ps_restore_cluster(server->restore);
         ps_keeper_set_cluster(server->keeper, server->options.cluster);
