@@ -11,11 +11,13 @@
  * what nobody asks for any more.
  *
  * Threads: any thread gets and puts; the mutex is held for a few instructions and at most for a
- * scan of the classes, never over allocation.
+ * scan of the classes, never over allocation. A thread that held it when the process was forked is
+ * not there in the child, who would wait for ever: so a child is told from its parent first.
  */
 #include "proto/buffer.h"
 
 #include "common/alloc.h"
+#include "common/fork_mark.h"
 #include "proto/message_memory.h"
 
 #include <pthread.h>
@@ -28,6 +30,7 @@
 _Static_assert(sizeof(psp_buffer_t) <= HEADER_BYTES, "data follows the struct");
 
 struct psp_pool {
+    psc_fork_mark_t *mark; /* of the process that made it */
     pthread_mutex_t lock;
     psc_queue_node_t *free_list[N_CLASSES]; /* guarded by lock */
     size_t kept_in[N_CLASSES];              /* bytes in each list; guarded by lock */
@@ -63,6 +66,11 @@ psc_status_t psp_pool_create(size_t keep_bytes, psp_pool_t **pool_out, psc_error
     psp_pool_t *pool = psc_alloc_zeroed(1, sizeof *pool);
     if (pool == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a buffer pool");
+    psc_status_t st = psc_fork_mark_create(&pool->mark, error);
+    if (st != PSC_OK) {
+        psc_free(pool);
+        return st;
+    }
     (void)pthread_mutex_init(&pool->lock, NULL);
     pool->keep_bytes = keep_bytes;
     *pool_out = pool;
@@ -71,7 +79,7 @@ psc_status_t psp_pool_create(size_t keep_bytes, psp_pool_t **pool_out, psc_error
 
 void psp_pool_destroy(psp_pool_t *pool)
 {
-    if (pool == NULL)
+    if (pool == NULL || !psc_fork_mark_is_own(pool->mark))
         return;
     PSC_BUG_ON(psp_pool_bytes_out(pool) != 0);
     for (unsigned int i = 0; i < N_CLASSES; i++) {
@@ -83,6 +91,7 @@ void psp_pool_destroy(psp_pool_t *pool)
     }
     (void)pthread_mutex_destroy(&pool->lock);
     psp_memory_destroy(pool->memory);
+    psc_fork_mark_destroy(pool->mark);
     psc_free(pool);
 }
 
@@ -124,6 +133,10 @@ static psp_buffer_t *take_kept(psp_pool_t *pool, unsigned int class_index)
 psc_status_t psp_buffer_get(psp_pool_t *pool, size_t capacity, psp_buffer_t **buffer_out,
                             psc_error_t *error)
 {
+    if (!psc_fork_mark_is_own(pool->mark))
+        return psc_error_set(error, PSC_UNSUPPORTED,
+                             "this client belongs to another process; a child after a fork has to "
+                             "connect itself");
     unsigned int class_index = class_of(capacity);
     psp_buffer_t *buffer = take_shared(pool, capacity);
     if (buffer != NULL) {
@@ -199,7 +212,7 @@ void psp_buffer_share(psp_buffer_t *buffer)
 
 void psp_buffer_put(psp_buffer_t *buffer)
 {
-    if (buffer == NULL)
+    if (buffer == NULL || !psc_fork_mark_is_own(buffer->pool->mark))
         return;
     /* The common case, an only owner, costs no atomic change. */
     if (atomic_load_explicit(&buffer->shared, memory_order_acquire) != 0 &&

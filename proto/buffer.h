@@ -39,14 +39,16 @@ typedef struct psp_buffer {
 PSC_MUST_CHECK psc_status_t psp_pool_create(size_t keep_bytes, psp_pool_t **pool_out,
                                             psc_error_t *error);
 
-/* All its buffers must have been put back. NULL is a no-op. */
+/* All its buffers must have been put back. NULL is a no-op, and so is all but get in a child after
+ * a fork, where locks may be held by threads that are not there. */
 void psp_pool_destroy(psp_pool_t *pool);
 
 /* From now on buffers of more than PSP_MEMORY_LEAST_BYTES come from this memory, while it has room.
  * Once a pool, before other threads use it. Takes memory. */
 void psp_pool_use(psp_pool_t *pool, struct psp_memory *memory);
 
-/* A buffer of at least capacity bytes, size 0. Any thread. Errors: NO_MEMORY. Gives. */
+/* A buffer of at least capacity bytes, size 0. Any thread. Errors: NO_MEMORY, UNSUPPORTED (a child
+ * after a fork). Gives. */
 PSC_MUST_CHECK psc_status_t psp_buffer_get(psp_pool_t *pool, size_t capacity,
                                            psp_buffer_t **buffer_out, psc_error_t *error);
 

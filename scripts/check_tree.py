@@ -78,6 +78,7 @@ ALLOCATION_CALLS = {"malloc", "calloc", "realloc", "reallocarray", "free", "strd
 
 # (module or its start, test, reason) for modules without a test of their own name.
 COVERED_BY = [
+    ("common/fork_mark.c", "tests/unit/proto/test_buffer.c", "what it is for"),
     ("common/options_help.c", "tests/unit/common/test_options.c", "the other half of options"),
     ("proto/message_pack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
     ("proto/message_unpack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),

@@ -6,9 +6,15 @@
 #include "tests/support/cmocka.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static atomic_bool stop;
 
 static psp_pool_t *make_pool(size_t keep_bytes)
 {
@@ -28,6 +34,48 @@ static psp_buffer_t *get(psp_pool_t *pool, size_t capacity)
     assert_ptr_equal(buffer->pool, pool);
     assert_int_equal((uintptr_t)buffer->data % 64, 0);
     return buffer;
+}
+
+/* Gets and puts until it is told to stop, so that the pool's lock is held much of the time. */
+static void *get_and_put(void *context)
+{
+    psp_buffer_t *buffer;
+    psp_pool_t *pool = *(psp_pool_t **)context;
+    while (!atomic_load(&stop)) {
+        if (psp_buffer_get(pool, 100, &buffer, NULL) == PSC_OK)
+            psp_buffer_put(buffer);
+    }
+    return NULL;
+}
+
+static void a_child_is_refused_before_any_lock(void **state)
+{
+    (void)state;
+    enum { CHILDREN = 40 };
+    psp_pool_t *pool = make_pool(1 << 20);
+    psp_buffer_t *own = get(pool, 100), *none = NULL;
+    const size_t out = psp_pool_bytes_out(pool);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, get_and_put, &pool), 0);
+    for (int i = 0; i < CHILDREN; i++) {
+        int status = -1;
+        const pid_t child = fork();
+        if (child == 0) {
+            (void)alarm(60); /* one that waits for ever */
+            const bool refused = psp_buffer_get(pool, 100, &none, NULL) == PSC_UNSUPPORTED;
+            psp_buffer_put(own);
+            psp_pool_destroy(pool);
+            _exit(refused && none == NULL ? 0 : 1);
+        }
+        assert_true(child > 0);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    atomic_store(&stop, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(psp_pool_bytes_out(pool), out);
+    psp_buffer_put(own);
+    psp_pool_destroy(pool);
 }
 
 static void gives_aligned_room_of_every_size(void **state)
@@ -215,6 +263,7 @@ static void many_threads_share_a_pool(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_child_is_refused_before_any_lock),
         cmocka_unit_test(gives_aligned_room_of_every_size),
         cmocka_unit_test(does_not_allocate_once_warm),
         cmocka_unit_test(keeps_no_more_than_its_bound),
