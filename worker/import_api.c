@@ -1,11 +1,13 @@
 /*
  * Imports: the rows of a block, sent to their owners.
  *
- * What can be wrong with a call is found before its first message, as for a push. The rows of one
- * server go in messages as long as they may be, in the order of the block; a call waits while more
- * is queued for a server than its window takes, so that it needs no second copy of the block, and
- * then until all is answered. Copies of the table's rows in the client's cache are dropped, since
- * the rows are others now.
+ * What can be wrong with a call is found before its first message, as for a push. Rows with counts
+ * are what an export told: they go back as they are, whatever pushes had made of them, since a
+ * table that can be exported must be one that can be imported. A program's own values must be
+ * finite, like those of a push. The rows of one server go in messages as long as they may be, in
+ * the order of the block; a call waits while more is queued for a server than its window takes, so
+ * that it needs no second copy of the block, and then until all is answered. Copies of the table's
+ * rows in the client's cache are dropped, since the rows are others now.
  *
  * Threads: the client's.
  */
@@ -46,6 +48,8 @@ static psc_status_t check(const embps_table_t *table, const embps_block_t *block
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "import: state_floats is %u, but there is no state",
                              block->state_floats);
+    if (block->counts != NULL)
+        return PSC_OK;
     st = check_finite(block, block->rows, block->dim, "row", error);
     if (st == PSC_OK && block->state_floats != 0)
         st = check_finite(block, block->state, block->state_floats, "state", error);

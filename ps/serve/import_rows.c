@@ -1,8 +1,9 @@
 /*
  * Import: rows set as given, whole message or nothing, exactly once. It is a push that assigns
  * (push.c), with the optimizer's state and the counts of the rows beside; so admission and expiry,
- * bounds and precision mean for it what they mean for such a push. It never waits for a clock: an
- * import is no part of a training step.
+ * bounds and precision mean for it what they mean for such a push. Whole rows, those with counts,
+ * may have values that are not finite: pushes can make such rows, and what was exported must come
+ * back. It never waits for a clock: an import is no part of a training step.
  */
 #include "ps/serve/push.h"
 
@@ -21,6 +22,8 @@ static psc_status_t check(ps_shard_t *shard, ps_request_t *request, psc_error_t 
                              " numbers of state to table %.80s, whose optimizer %s has %zu",
                              import->state_floats, table->name, table->optim->name,
                              table->state_floats);
+    if (ps_push_restores(request))
+        return PSC_OK;
     const size_t bad = ps_rows_find_nonfinite_coded(import->state, PSP_FORMAT_F32, import->rows.n,
                                                     import->state_floats);
     if (bad == import->rows.n)

@@ -27,7 +27,7 @@ static const psp_push_t *push_of(const ps_request_t *request)
                                                : &request->message.u.push;
 }
 
-static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push,
+static psc_status_t check_values(const ps_table_t *table, psp_kind_t kind, const psp_push_t *push,
                                  psc_error_t *error)
 {
     /* float32 that came unaligned was copied with the request. The rate was checked before. */
@@ -39,12 +39,17 @@ static psc_status_t check_values(const ps_table_t *table, const psp_push_t *push
         return PSC_OK;
     uint64_t id = psp_id_at(push->ids, bad);
     psc_status_t st = psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                    "push to table %.80s: row %" PRIu64
+                                    "%s to table %.80s: row %" PRIu64
                                     " has a value that is not finite; nothing was applied",
-                                    table->name, id);
+                                    psp_kind_name(kind), table->name, id);
     if (error != NULL)
         error->id = id;
     return st;
+}
+
+bool ps_push_restores(const ps_request_t *request)
+{
+    return request->message.kind == PSP_IMPORT && request->message.u.import.counts != NULL;
 }
 
 psc_status_t ps_push_check(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
@@ -65,7 +70,8 @@ psc_status_t ps_push_check(ps_shard_t *shard, ps_request_t *request, psc_error_t
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "push of %zu rows to table %.80s: at most %zu fit in one message",
                              push->n, table->name, table->max_rows);
-    return check_values(table, push, error);
+    return ps_push_restores(request) ? PSC_OK
+                                     : check_values(table, request->message.kind, push, error);
 }
 
 /* What an import brings beside the weights of its rows. None has place 0: rows that are assigned

@@ -4,6 +4,10 @@
 
 #include "ps/serve/serve.h"
 
+/* Whether it is an import of whole rows, which brings their counts: rows that an export told, whose
+ * values are taken as they are, finite or not. */
+bool ps_push_restores(const ps_request_t *request);
+
 /* Finds the table of a push or import, and refuses what can be refused of its rows. Errors:
  * NOT_FOUND, MISMATCH, PROTOCOL (no sequence), INVALID_ARGUMENT. */
 PSC_MUST_CHECK psc_status_t ps_push_check(ps_shard_t *shard, ps_request_t *request,

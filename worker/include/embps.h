@@ -609,8 +609,8 @@ EMBPS_API void embps_export_end(embps_export_t *walk);
  * what they were where they were exported, to the last bit, in a table of the same options; a
  * version only grows, so that no cache is misled. Applied at once at any staleness. Of duplicate
  * ids the last one counts. *created_out (may be NULL): rows that were not there before.
- * Errors: INVALID_ARGUMENT (also: a value that is not finite, named by its id; nothing was sent),
- * MISMATCH (dim, or state of another optimizer), as embps_push. */
+ * Errors: INVALID_ARGUMENT (also: without counts, a value that is not finite, named by its id;
+ * nothing was sent), MISMATCH (dim, or state of another optimizer), as embps_push. */
 EMBPS_API EMBPS_MUST_CHECK int embps_import(embps_table_t *table, const embps_block_t *block,
                                             uint64_t *created_out, embps_error_t *error);
 

@@ -149,6 +149,77 @@ static void a_table_moves_between_runs_and_goes_on_to_the_same_bits(void **unuse
     test_scratch_destroy(path);
 }
 
+/* n whole rows of any bits: numbers, infinities, NaNs. */
+static void import_any_bits(embps_table_t *table, test_random_t *random)
+{
+    enum { N = 200 };
+    uint64_t ids[N];
+    uint32_t counts[N][2];
+    float rows[N][DIM], state[N][K];
+    embps_block_t block = EMBPS_BLOCK_DEFAULT;
+    uint32_t bits;
+    for (size_t i = 0; i < N; i++) {
+        ids[i] = i;
+        counts[i][0] = counts[i][1] = 1;
+        for (size_t c = 0; c < DIM + K; c++) {
+            bits = (uint32_t)test_next(random);
+            if (test_below(random, 3) == 0)
+                bits |= UINT32_C(0x7f800000); /* not finite */
+            memcpy(c < DIM ? &rows[i][c] : &state[i][c - DIM], &bits, sizeof bits);
+        }
+    }
+    block.n = N;
+    block.dim = DIM;
+    block.state_floats = K;
+    block.ids = ids;
+    block.rows = rows[0];
+    block.state = state[0];
+    block.counts = counts[0];
+    ok(embps_import(table, &block, NULL, &error));
+    image_t *image = take_image(table);
+    assert_int_equal(image->n, N);
+    for (size_t i = 0; i < N; i++)
+        assert_memory_equal(image->rows[i].state, state[i], sizeof state[i]);
+    psc_free(image);
+}
+
+/* Finite pushes can make a row infinite; such a table can be exported, so it can be imported. */
+static void rows_that_are_not_finite_move_as_they_are(void **unused)
+{
+    (void)unused;
+    test_random_t random = test_random_start();
+    static const char *const precisions[] = {"f32", "bf16"};
+    for (size_t p = 0; p < 2; p++) {
+        char *path = test_scratch_create();
+        door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+        options.n = 2;
+        door_servers_t *servers = door_servers_start(&options);
+        embps_client_t *two, *one;
+        embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
+        local.data = path;
+        ok(embps_connect(door_servers_address(servers, 0), NULL, &two, &error));
+        ok(embps_connect_local(&local, &one, &error));
+        embps_table_t *from = open_table(two, "zeros", precisions[p]),
+                      *to = open_table(one, "zeros", precisions[p]);
+        const uint64_t id = IDS - 1;
+        float huge[DIM], seen[DIM];
+        for (size_t c = 0; c < DIM; c++)
+            huge[c] = 3e38f;
+        import_any_bits(from, &random);
+        ok(embps_push(from, EMBPS_GRADIENT, &id, 1, huge, 0.1f, &error));
+        ok(embps_push(from, EMBPS_ASSIGN, &id, 1, huge, 0, &error));
+        ok(embps_push(from, EMBPS_DELTA, &id, 1, huge, 0, &error));
+        ok(embps_pull(from, &id, 1, seen, &error));
+        assert_true(seen[0] > 3.4e38f); /* infinite */
+        copy(from, to);
+        assert_same(take_image(from), take_image(to));
+        ok(embps_close(two, &error));
+        ok(embps_close(one, &error));
+        door_servers_stop(servers);
+        test_scratch_destroy(path);
+    }
+}
+
 static void an_export_may_end_at_any_block(void **unused)
 {
     (void)unused;
@@ -318,6 +389,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_table_moves_between_runs_and_goes_on_to_the_same_bits),
+        cmocka_unit_test(rows_that_are_not_finite_move_as_they_are),
         cmocka_unit_test(an_export_may_end_at_any_block),
         cmocka_unit_test(what_cannot_be_imported_is_refused_before_it_is_sent),
         cmocka_unit_test(what_others_push_is_told_to_who_watches),

@@ -196,12 +196,13 @@ class Table:
         return Watch(self.client, self._session, self._handle, arguments.flag("values", values))
 
     def import_rows(self, ids: Any, values: Any, state: Any = None, counts: Any = None) -> int:
-        """Sets rows as given: values [*ids.shape, D], all finite. Returns how many are new.
+        """Sets rows as given: values [*ids.shape, D]. Returns how many are new.
 
         Without state the optimizer's state of rows that exist stays, as with assign. state:
-        [*ids.shape, K], counts: [*ids.shape, 2], of an export with state. Applied at once, whatever
-        the staleness. Rows go in messages of up to 1 MiB, each of which is applied whole or not at
-        all. Raises Mismatch for the state of another optimizer.
+        [*ids.shape, K], counts: [*ids.shape, 2], of an export with state. With counts values come
+        back as they were exported, finite or not; without them all must be finite. Applied at once,
+        whatever the staleness. Rows go in messages of up to 1 MiB, each of which is applied whole or
+        not at all. Raises Mismatch for the state of another optimizer.
         """
         array = arrays.as_ids(ids)
         rows = arrays.as_rows(values, (*array.shape, self.dim), "values")
