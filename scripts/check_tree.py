@@ -43,9 +43,10 @@ INCLUDES = {
                "proto/grpc", "common"},
     "worker/cache": {"worker/cache", "proto", "common"},
     "worker/vectors": {"worker/vectors", "common"},
-    "worker/tool": {"worker/tool", "worker/vectors", "worker/include", "common"},
-    "worker/train": {"worker/train", "worker/vectors", "worker", "worker/include", "proto",
-                     "proto/mpi", "common"},
+    "worker/programs": {"worker/include", "common"},
+    "worker/tool": {"worker/tool", "worker/programs", "worker/vectors", "worker/include", "common"},
+    "worker/train": {"worker/train", "worker/programs", "worker/vectors", "worker",
+                     "worker/include", "proto", "proto/mpi", "common"},
 }
 
 # (file, header) that the table above forbids, with the reason.

@@ -13,7 +13,7 @@
 #include "tests/bench/bench_commands.h"
 #include "tests/bench/bench_folder.h"
 #include "tests/bench/bench_measure.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 
 #include <math.h>
 #include <stdio.h>

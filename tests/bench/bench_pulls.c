@@ -9,7 +9,7 @@
 #include "common/options.h"
 #include "embps.h"
 #include "tests/bench/bench_commands.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 
 #define PATIENCE_MS 600000 /* a tool may make a server very slow */
 #define SPREAD_IDS UINT64_C(0x9e3779b97f4a7c15)

@@ -3,6 +3,7 @@
  *
  *     guest_main push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS
  *     guest_main check ADDRESS NUMBER RECORD...
+ *     guest_main overflow ADDRESS TABLE ID
  *
  * push: adds 1 to row (NUMBER << 32 | i) for each i below PUSHES, a window of them under way.
  * RECORD is a file of PUSHES bytes that outlives a killed process: the state of each push. Where a
@@ -12,6 +13,9 @@
  * check: each RECORD is one of NUMBER's, which may have several, of as many pushes. A row must be
  * what was answered, and may be that plus what was begun and not answered: nothing is lost and
  * nothing counts twice. Prints how many of each.
+ *
+ * overflow: pushes finite values that make a row of TABLE, which is made if there is none,
+ * infinite.
  */
 #include "embps.h"
 
@@ -59,7 +63,7 @@ static void tell(void *context, const char *line)
     (void)fprintf(stderr, "%s\n", line);
 }
 
-static embps_client_t *connect_to(const char *address, embps_table_t **table_out)
+static embps_client_t *connect_to(const char *address, const char *table, embps_table_t **table_out)
 {
     embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
     embps_table_options_t of_table = EMBPS_TABLE_OPTIONS_DEFAULT;
@@ -69,7 +73,7 @@ static embps_client_t *connect_to(const char *address, embps_table_t **table_out
     options.token_file = getenv("EMBPS_TOKEN_FILE");
     of_table.dim = D;
     require(embps_connect(address, &options, &client, &error) == 0, "connect");
-    require(embps_table_open(client, "pushes", &of_table, table_out, &error) == 0, "open");
+    require(embps_table_open(client, table, &of_table, table_out, &error) == 0, "open");
     return client;
 }
 
@@ -96,7 +100,7 @@ static void push(const char *address, const char *record, uint64_t number, size_
     embps_request_t *under_way[WINDOW] = {NULL};
     embps_table_t *table;
     uint8_t *states = map_record(record, n, &n);
-    embps_client_t *client = connect_to(address, &table);
+    embps_client_t *client = connect_to(address, "pushes", &table);
     embps_set_timeout(client, ms);
     for (size_t i = 0; i < n; i++) {
         const uint64_t id = number << 32 | i;
@@ -166,7 +170,7 @@ static void check_rows(embps_table_t *table, const record_t *records, size_t n_r
 static void check(const char *address, char *const *pairs, size_t n_records)
 {
     embps_table_t *table;
-    embps_client_t *client = connect_to(address, &table);
+    embps_client_t *client = connect_to(address, "pushes", &table);
     bounds_t sum = {0, 0};
     size_t n_applied = 0;
     record_t *records = calloc(n_records, sizeof *records);
@@ -187,6 +191,16 @@ static void check(const char *address, char *const *pairs, size_t n_records)
     require(embps_close(client, &error) == 0, "close");
 }
 
+static void overflow(const char *address, const char *name, uint64_t id)
+{
+    const float huge[D] = {3e38f, 3e38f, -3e38f, 0};
+    embps_table_t *table;
+    embps_client_t *client = connect_to(address, name, &table);
+    for (int i = 0; i < 2; i++)
+        require(embps_push(table, EMBPS_DELTA, &id, 1, huge, 0, &error) == 0, "push");
+    require(embps_close(client, &error) == 0, "close");
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 7 && strcmp(argv[1], "push") == 0)
@@ -194,8 +208,10 @@ int main(int argc, char **argv)
              (uint32_t)strtoul(argv[6], NULL, 10));
     else if (argc > 4 && argc % 2 == 1 && strcmp(argv[1], "check") == 0)
         check(argv[2], argv + 3, ((size_t)argc - 3) / 2);
+    else if (argc == 5 && strcmp(argv[1], "overflow") == 0)
+        overflow(argv[2], argv[3], strtoull(argv[4], NULL, 10));
     else
         require(false, "push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS | "
-                       "check ADDRESS NUMBER RECORD...");
+                       "check ADDRESS NUMBER RECORD... | overflow ADDRESS TABLE ID");
     return 0;
 }

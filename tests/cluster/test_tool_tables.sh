@@ -81,6 +81,41 @@ END
 "$embps" top "$one" --once --interval 0.1 >out || failed "top without a table"
 grep -Eq '^rows in memory +[1-9]' out || { failed "top prints"; cat out; }
 
+# Rows that finite pushes made infinite: whole exports carry them, nothing else takes them for numbers.
+"$build/tests/guest_main" overflow "$one" huge 7 || failed "no infinite row"
+"$embps" import "$one" huge --input made.txt >/dev/null || failed "import over an infinite row"
+for id in 7 9; do
+    "$build/tests/guest_main" overflow "$one" huge "$id" || failed "no infinite row"
+done
+"$embps" export "$one" huge --output huge.rows >out || failed "export of infinite rows"
+grep -qx '2 of them have values that are not finite' out || { failed "export prints"; cat out; }
+"$embps" import "$three" huge --input huge.rows >out || failed "import of infinite rows"
+grep -qx '1495 rows set, 1495 of them new' out || { failed "import prints"; cat out; }
+for address in "$one" "$three"; do
+    "$embps" get "$address" huge 7 8 9 >"get-$address" || failed "get of infinite rows"
+    "$embps" export "$address" huge --format text --output huge.txt --json >out || failed "export without infinite rows"
+    python3 -c 'import json; o = json.load(open("out")); assert (o["rows"], o["not_finite"]) == (1493, 2), o' ||
+        { failed "export as text prints"; cat out; }
+    "$embps" nearest --server "$address" --table huge --top 1000 3 500 >of-table 2>err || failed "nearest beside infinite rows"
+    grep -q 'table huge: 2 rows with a value that is not finite are left out' err || { failed "nearest says"; cat err; }
+    "$embps" nearest --vectors huge.txt --top 1000 3 500 | cmp - of-table || failed "nearest is disturbed by infinite rows"
+done
+cmp "get-$one" "get-$three" || failed "infinite rows are others after an import"
+grep -q '^7  present  inf inf -inf ' "get-$one" || { failed "get prints"; cat "get-$one"; }
+"$embps" import "$one" huge --input huge.txt >/dev/null || failed "import of what was exported as text"
+"$embps" nearest --server "$one" --table huge --json 3 >json-nearest 2>/dev/null || failed "nearest --json"
+"$embps" get "$one" huge 7 --json >json-get || failed "get --json"
+python3 - <<'END' || failed "JSON has numbers that are none"
+import json
+def none(text):
+    raise ValueError(text)
+row, = json.load(open("json-get"), parse_constant=none)
+assert row["row"][:3] == [None] * 3, row
+query, = json.load(open("json-nearest"), parse_constant=none)
+assert len(query["hits"]) == 10, query
+END
+refused 2 'the row of "9" in table huge has a value that is not finite' "$embps" nearest --server "$one" --table huge 8 9
+
 head -c 20000 words.rows >cut.rows
 refused 42 'cut off' "$embps" import "$one" copy --input cut.rows
 refused 3 'there is no table' "$embps" import "$one" other --input words.bin

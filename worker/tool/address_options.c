@@ -5,6 +5,7 @@
 #include "worker/tool/address_options.h"
 
 #include "common/log.h"
+#include "worker/programs/client_error.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,17 +56,6 @@ static const psc_option_t option_table[] = {
      .help = "Print JSON instead of text."},
 };
 
-psc_status_t psw_import_error(const embps_error_t *from, psc_error_t *error)
-{
-    const psc_status_t st = psc_status_from_number((uint32_t)from->code);
-    (void)psc_error_set(error, st, "%s", from->message);
-    if (error != NULL) {
-        error->rank = from->rank;
-        error->id = from->id;
-    }
-    return st;
-}
-
 static void say(void *context, const char *line)
 {
     (void)context;
@@ -108,10 +98,10 @@ psc_status_t psw_visit_address(psw_visit_t *visit, const char *address, psw_visi
     options.plain_text = visit->options.plain_text;
     (void)setenv("GRPC_VERBOSITY", "NONE", 0); /* errors are said here, once */
     if (embps_connect(address, &options, &visit->client, &what) != 0)
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     psc_status_t st = fn(visit, error);
     if (embps_close(visit->client, &what) != 0 && st == PSC_OK)
-        st = psw_import_error(&what, error);
+        st = psw_error_import(&what, error);
     return st;
 }
 
@@ -142,5 +132,5 @@ psc_status_t psw_visit_table(const psw_visit_t *visit, const char *name, embps_t
     embps_error_t what;
     return embps_table_find(visit->client, name, table_out, &what) == 0
                ? PSC_OK
-               : psw_import_error(&what, error);
+               : psw_error_import(&what, error);
 }

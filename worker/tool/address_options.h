@@ -57,7 +57,4 @@ PSC_MUST_CHECK psc_status_t psw_visit_address(psw_visit_t *visit, const char *ad
 PSC_MUST_CHECK psc_status_t psw_visit_table(const psw_visit_t *visit, const char *name,
                                             embps_table_t **table_out, psc_error_t *error);
 
-/* An error of embps.h as one of ours; returns its code. */
-psc_status_t psw_import_error(const embps_error_t *from, psc_error_t *error);
-
 #endif

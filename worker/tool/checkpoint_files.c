@@ -8,6 +8,7 @@
 #include "common/slots.h"
 #include "proto/message.h"
 #include "proto/saved_folder.h"
+#include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -44,7 +45,7 @@ static psc_status_t make(const psw_visit_t *visit, psc_error_t *error)
     embps_error_t what;
     char name[EMBPS_CHECKPOINT_NAME_BYTES];
     if (embps_checkpoint(visit->client, NULL, 0, name, &what) != 0)
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     if (visit->options.json)
         return psw_json_print(json_pack("{s:s}", "name", name), error);
     (void)printf("%s\n", name);

@@ -5,6 +5,7 @@
  */
 #include "common/alloc.h"
 #include "common/options.h"
+#include "worker/programs/json_real.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
 #include "worker/tool/questions.h"
@@ -142,7 +143,7 @@ static json_t *json_size(size_t n)
 static json_t *section_json(const psw_section_t *section)
 {
     json_t *accuracy = section->n_known > 0
-                           ? json_real((double)section->n_right / (double)section->n_known)
+                           ? psw_json_real((double)section->n_right / (double)section->n_known)
                            : json_null();
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "name",
                      psw_json_text(section->name, strlen(section->name)), "questions",
@@ -174,7 +175,7 @@ static json_t *analogy_json(const char *path, const psw_questions_t *q)
 static json_t *similarity_json(const char *path, const psw_similarity_t *s)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o}", "file", psw_json_text(path, strlen(path)),
-                     "spearman", s->defined ? json_real(s->spearman) : json_null(), "pairs",
+                     "spearman", s->defined ? psw_json_real(s->spearman) : json_null(), "pairs",
                      json_size(s->n_pairs), "known", json_size(s->n_used), "lowered",
                      json_size(s->n_lowered));
 }

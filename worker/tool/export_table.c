@@ -2,9 +2,13 @@
  * embps export: a table of running servers to a file.
  *
  * Rows come and are written in blocks, so memory is the same for any table; the file appears under
- * its name when it is whole. Rows are in the servers' order. One thread.
+ * its name when it is whole. Rows are in the servers' order. A row with a value that is not finite
+ * is written whole like any other, but is no vector: files of these are for other tools, and our
+ * own reader takes such a value for damage. One thread.
  */
 #include "common/file.h"
+#include "common/vectors.h"
+#include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -53,7 +57,8 @@ static const psc_command_t command = {
     .description =
         "ADDRESS is that of one of the servers (embps-server --listen). All rows that were ever "
         "pushed are written, those that expired or were not admitted excepted, each as it is when "
-        "it is read; training may go on meanwhile. Vectors are written in no particular order.",
+        "it is read; training may go on meanwhile. Vectors are written in no particular order, and "
+        "rows with a value that is not finite are none: whole rows alone carry them.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "ADDRESS TABLE",
@@ -68,7 +73,14 @@ typedef struct exporter {
     psw_row_writer_t *rows;
     psw_vectors_writer_t *vectors;
     uint64_t n_written, n_left_out;
+    uint64_t n_not_finite; /* rows with such values: written whole, no vectors */
 } exporter_t;
+
+/* Rows, and no vectors. */
+static bool is_whole(const exporter_t *e)
+{
+    return strcmp(e->options->format, "rows") == 0;
+}
 
 static psc_status_t add_vectors(exporter_t *e, const embps_block_t *block, psc_error_t *error)
 {
@@ -80,6 +92,10 @@ static psc_status_t add_vectors(exporter_t *e, const embps_block_t *block, psc_e
             e->n_left_out++;
             continue;
         }
+        if (!psc_vector_all_finite(block->rows + i * block->dim, block->dim)) {
+            e->n_not_finite++;
+            continue;
+        }
         const char *word = psw_word_list_word(e->words, block->ids[i], text, &size);
         st = psw_vectors_writer_row(e->vectors, word, size, block->rows + i * block->dim, error);
         e->n_written++;
@@ -89,8 +105,10 @@ static psc_status_t add_vectors(exporter_t *e, const embps_block_t *block, psc_e
 
 static psc_status_t add(exporter_t *e, const embps_block_t *block, psc_error_t *error)
 {
-    if (e->vectors != NULL)
+    if (!is_whole(e))
         return add_vectors(e, block, error);
+    for (size_t i = 0; i < block->n; i++)
+        e->n_not_finite += !psc_vector_all_finite(block->rows + i * block->dim, block->dim);
     e->n_written += block->n;
     return psw_row_writer_add(e->rows, block, error);
 }
@@ -101,12 +119,12 @@ static psc_status_t walk(exporter_t *e, psc_error_t *error)
     embps_export_t *export;
     embps_block_t block;
     psc_status_t st = PSC_OK;
-    const uint32_t flags = e->rows != NULL ? EMBPS_EXPORT_STATE : 0;
+    const uint32_t flags = is_whole(e) ? EMBPS_EXPORT_STATE : 0;
     if (embps_export_start(e->table, flags, &export, &what) != 0)
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     do {
         if (embps_export_next(export, &block, &what) != 0)
-            st = psw_import_error(&what, error);
+            st = psw_error_import(&what, error);
         else
             st = add(e, &block, error);
     } while (st == PSC_OK && block.n != 0);
@@ -151,15 +169,21 @@ static psc_status_t write_vectors(exporter_t *e, FILE *stream, psc_error_t *erro
 
 static psc_status_t report(const exporter_t *e, bool as_json, psc_error_t *error)
 {
+    const char *output = e->options->output;
     if (as_json)
-        return psw_json_print(json_pack("{s:I, s:I, s:s}", "rows", (json_int_t)e->n_written,
-                                        "left_out", (json_int_t)e->n_left_out, "file",
-                                        e->options->output),
+        return psw_json_print(json_pack("{s:I, s:I, s:I, s:o}", "rows", (json_int_t)e->n_written,
+                                        "left_out", (json_int_t)e->n_left_out, "not_finite",
+                                        (json_int_t)e->n_not_finite, "file",
+                                        psw_json_text(output, strlen(output))),
                               error);
-    (void)printf("%" PRIu64 " rows written to %s\n", e->n_written, e->options->output);
+    (void)printf("%" PRIu64 " rows written to %s\n", e->n_written, output);
     if (e->n_left_out != 0)
         (void)printf("%" PRIu64 " rows left out: their ids are not in %s\n", e->n_left_out,
                      e->options->vocab);
+    if (e->n_not_finite != 0)
+        (void)printf("%" PRIu64 "%s\n", e->n_not_finite,
+                     is_whole(e) ? " of them have values that are not finite"
+                                 : " rows left out: they have values that are not finite");
     return psw_output_flush(error);
 }
 
@@ -172,7 +196,7 @@ static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)
         st = psc_outfile_open(e.options->output, &file, error);
     if (st != PSC_OK)
         return st;
-    if (strcmp(e.options->format, "rows") == 0)
+    if (is_whole(&e))
         st = write_rows(&e, visit, psc_outfile_stream(file), error);
     else
         st = write_vectors(&e, psc_outfile_stream(file), error);

@@ -2,6 +2,8 @@
  * embps get: rows of a table of running servers. Reading creates nothing.
  */
 #include "common/alloc.h"
+#include "worker/programs/client_error.h"
+#include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -9,7 +11,6 @@
 
 #include <inttypes.h>
 #include <jansson.h>
-#include <math.h>
 
 #define OTHER_WORDS 2u /* address and table */
 
@@ -60,7 +61,7 @@ static psc_status_t pull(const psw_visit_t *visit, rows_t *rows, psc_error_t *er
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu rows", rows->n);
     const int code =
         embps_pull_states(table, rows->ids, rows->n, rows->values, rows->states, 0, &what);
-    return code == 0 ? PSC_OK : psw_import_error(&what, error);
+    return code == 0 ? PSC_OK : psw_error_import(&what, error);
 }
 
 static psc_status_t print_json(const rows_t *rows, psc_error_t *error)
@@ -72,8 +73,7 @@ static psc_status_t print_json(const rows_t *rows, psc_error_t *error)
         (void)snprintf(id, sizeof id, "%" PRIu64, rows->ids[i]);
         for (size_t c = 0; c < rows->dim; c++) {
             const float value = rows->values[i * rows->dim + c];
-            (void)json_array_append_new(values,
-                                        isfinite(value) ? json_real((double)value) : json_null());
+            (void)json_array_append_new(values, psw_json_real((double)value));
         }
         (void)json_array_append_new(all, json_pack("{s:s, s:s, s:o}", "id", id, "state",
                                                    states[rows->states[i]], "row", values));

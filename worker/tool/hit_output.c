@@ -5,6 +5,7 @@
 #include "worker/tool/hit_output.h"
 
 #include "common/alloc.h"
+#include "worker/programs/json_real.h"
 
 #include <errno.h>
 #include <string.h>
@@ -84,8 +85,8 @@ psc_status_t psw_hit_output_add_named(psw_hit_output_t *output, const char *quer
     json_t *list = json_array();
     bool ok = list != NULL;
     for (size_t k = 0; ok && k < n; k++) {
-        json_t *hit = json_pack("{s:o, s:f}", "word", psw_json_text(hits[k].word, hits[k].size),
-                                "cosine", (double)hits[k].score);
+        json_t *hit = json_pack("{s:o, s:o}", "word", psw_json_text(hits[k].word, hits[k].size),
+                                "cosine", psw_json_real((double)hits[k].score));
         ok = hit != NULL && json_array_append_new(list, hit) == 0;
     }
     if (ok) {

@@ -7,6 +7,7 @@
  * table then, and the same import again, with a good file, sets all of it. One thread.
  */
 #include "common/alloc.h"
+#include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -66,7 +67,7 @@ static psc_status_t set(importer_t *importer, const embps_block_t *block, psc_er
     embps_error_t what;
     uint64_t created;
     if (embps_import(importer->table, block, &created, &what) != 0)
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     importer->n_rows += block->n;
     importer->n_created += created;
     return PSC_OK;
@@ -81,7 +82,7 @@ static psc_status_t open_table(importer_t *importer, const embps_table_options_t
     return embps_table_open(importer->visit->client, name, table_options, &importer->table,
                             &what) == 0
                ? PSC_OK
-               : psw_import_error(&what, error);
+               : psw_error_import(&what, error);
 }
 
 static psc_status_t import_rows(importer_t *importer, psc_error_t *error)

@@ -1,6 +1,8 @@
 /*
  * embps tables: the tables of running servers, and how they were made.
  */
+#include "worker/programs/client_error.h"
+#include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -23,7 +25,7 @@ static json_t *numbers(const double *values, uint32_t n)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; i < n; i++)
-        (void)json_array_append_new(all, json_real(values[i]));
+        (void)json_array_append_new(all, psw_json_real(values[i]));
     return all;
 }
 
@@ -58,7 +60,7 @@ static psc_status_t print_tables(const psw_visit_t *visit, psc_error_t *error)
     const int code = embps_tables(visit->client, all != NULL ? add_table : print_table, all, &what);
     if (code != 0) {
         json_decref(all);
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     }
     return visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
 }

@@ -62,7 +62,8 @@ static const psc_command_t command = {
     .description =
         "For each WORD, the words whose vectors have the greatest cosine with its own. A "
         "word that the file does not hold is tried in lower case.\n\nOf a live table every row "
-        "is looked at, once, while pushes go on; memory does not grow with the table.",
+        "is looked at, once, while pushes go on; memory does not grow with the table. Rows with a "
+        "value that is not finite are left out, and how many is said.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "WORD...",

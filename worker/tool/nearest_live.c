@@ -4,6 +4,10 @@
  * file, so the scores are the same to the last bit; of equal scores the lower id comes first. A row
  * that changes meanwhile counts as it was in its block.
  *
+ * A row with a value that is not finite has no direction: it is left out, and said how many there
+ * are; asked for, it is refused by name, before the table is looked through. Scores are numbers
+ * therefore, and have an order.
+ *
  * Rows that have no value of their own (never pushed, expired) are not among the answers, but can
  * be asked for: then their initial value is looked for. Memory: a block, and the best of each word.
  * One thread.
@@ -11,11 +15,14 @@
 #include "worker/tool/nearest_live.h"
 
 #include "common/alloc.h"
+#include "common/log.h"
 #include "common/vectors.h"
+#include "worker/programs/client_error.h"
 #include "worker/tool/hit_output.h"
 #include "worker/tool/vector_search.h"
 #include "worker/tool/word_list.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 enum { ROW_BLOCK = 256 };
@@ -26,12 +33,13 @@ typedef struct live_search {
     psw_vectors_t *words; /* NULL: ids */
     embps_table_t *table;
     size_t n, dim, stride, top;
-    uint64_t *ids;   /* [n] of the words */
-    float *queries;  /* [n, stride] */
-    float *rows;     /* [ROW_BLOCK, stride] */
-    float *scores;   /* [n, ROW_BLOCK] */
-    psw_hit_t *hits; /* [n, top] */
-    size_t *n_hits;  /* [n] */
+    uint64_t n_not_finite; /* rows left out */
+    uint64_t *ids;         /* [n] of the words */
+    float *queries;        /* [n, stride] */
+    float *rows;           /* [ROW_BLOCK, stride] */
+    float *scores;         /* [n, ROW_BLOCK] */
+    psw_hit_t *hits;       /* [n, top] */
+    size_t *n_hits;        /* [n] */
     psw_named_hit_t *named;
     char (*numbers)[PSW_ID_TEXT_SIZE]; /* [top] */
 } live_search_t;
@@ -83,27 +91,50 @@ static psc_status_t pull_queries(live_search_t *s, psc_error_t *error)
     if (rows == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu rows", s->n);
     psc_status_t st = PSC_OK;
+    size_t q = 0;
     if (embps_pull_states(s->table, s->ids, s->n, rows, NULL, EMBPS_PULL_SCAN | EMBPS_PULL_EXACT,
                           &what) != 0)
-        st = psw_import_error(&what, error);
-    for (size_t q = 0; st == PSC_OK && q < s->n; q++)
+        st = psw_error_import(&what, error);
+    for (; st == PSC_OK && q < s->n && psc_vector_all_finite(rows + q * s->dim, s->dim); q++)
         put_row(s, rows + q * s->dim, s->queries + q * s->stride);
+    if (st == PSC_OK && q < s->n)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "the row of \"%.80s\" in table %.80s has a value that is not finite: "
+                           "there is nothing near it",
+                           s->visit->words.items[q], s->asked->table);
     psc_free(rows);
     return st;
 }
 
+/* n rows of a block, at most ROW_BLOCK, less those that are not finite: scaled, and their ids.
+ * Returns how many. */
+static size_t put_rows(live_search_t *s, const embps_block_t *block, size_t first, size_t n,
+                       uint64_t ids[ROW_BLOCK])
+{
+    size_t n_put = 0;
+    for (size_t i = first; i < first + n; i++) {
+        const float *row = block->rows + i * s->dim;
+        if (!psc_vector_all_finite(row, s->dim)) {
+            s->n_not_finite++;
+            continue;
+        }
+        put_row(s, row, s->rows + n_put * s->stride);
+        ids[n_put++] = block->ids[i];
+    }
+    return n_put;
+}
+
 static void look_through(live_search_t *s, const embps_block_t *block)
 {
+    uint64_t ids[ROW_BLOCK];
     for (size_t at = 0; at < block->n; at += ROW_BLOCK) {
-        const size_t n = block->n - at < ROW_BLOCK ? block->n - at : ROW_BLOCK;
-        for (size_t i = 0; i < n; i++)
-            put_row(s, block->rows + (at + i) * s->dim, s->rows + i * s->stride);
+        const size_t left = block->n - at;
+        const size_t n = put_rows(s, block, at, left < ROW_BLOCK ? left : ROW_BLOCK, ids);
         psc_vector_dot_many(s->queries, s->stride, s->n, s->rows, s->stride, n, s->stride,
                             s->scores, ROW_BLOCK);
         for (size_t q = 0; q < s->n; q++) {
             for (size_t i = 0; i < n; i++) {
-                const psw_hit_t hit = {.row = block->ids[at + i],
-                                       .score = s->scores[q * ROW_BLOCK + i]};
+                const psw_hit_t hit = {.row = ids[i], .score = s->scores[q * ROW_BLOCK + i]};
                 if (hit.row != s->ids[q])
                     psw_hits_insert(s->hits + q * s->top, &s->n_hits[q], s->top, hit);
             }
@@ -120,10 +151,10 @@ static psc_status_t search(live_search_t *s, psc_error_t *error)
     if (st != PSC_OK)
         return st;
     if (embps_export_start(s->table, 0, &walk, &what) != 0)
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     do {
         if (embps_export_next(walk, &block, &what) != 0)
-            st = psw_import_error(&what, error);
+            st = psw_error_import(&what, error);
         else
             look_through(s, &block);
     } while (st == PSC_OK && block.n != 0);
@@ -134,6 +165,10 @@ static psc_status_t search(live_search_t *s, psc_error_t *error)
 static psc_status_t print(live_search_t *s, psc_error_t *error)
 {
     psw_hit_output_t output;
+    if (s->n_not_finite != 0)
+        psc_log(PSC_LOG_WARN,
+                "table %.80s: %" PRIu64 " rows with a value that is not finite are left out",
+                s->asked->table, s->n_not_finite);
     psc_status_t st = psw_hit_output_start(&output, s->visit->options.json, error);
     if (st != PSC_OK)
         return st;

@@ -4,6 +4,7 @@
  * stats prints every counter, summed over the servers. status prints the few of them that tell at
  * once whether all is well. Neither opens a table.
  */
+#include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -82,7 +83,7 @@ static psc_status_t count(const psw_visit_t *visit, embps_counter_fn fn, void *c
 {
     embps_error_t what;
     const int code = embps_stats(visit->client, fn, context, &what);
-    return code == 0 ? PSC_OK : psw_import_error(&what, error);
+    return code == 0 ? PSC_OK : psw_error_import(&what, error);
 }
 
 static psc_status_t print_stats(const psw_visit_t *visit, psc_error_t *error)

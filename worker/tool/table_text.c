@@ -4,6 +4,8 @@
  */
 #include "worker/tool/table_text.h"
 
+#include "worker/programs/client_error.h"
+#include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/word_list.h"
 
@@ -53,7 +55,7 @@ static json_t *write_numbers(const double *values, uint32_t n)
 {
     json_t *all = json_array();
     for (uint32_t i = 0; i < n; i++)
-        (void)json_array_append_new(all, json_real(values[i]));
+        (void)json_array_append_new(all, psw_json_real(values[i]));
     return all;
 }
 
@@ -70,7 +72,7 @@ static json_t *write_field(const struct field *field, const embps_table_options_
         (void)snprintf(text, sizeof text, "%" PRIu64, *(const uint64_t *)at);
         return json_string(text);
     case REAL:
-        return json_real(*(const double *)at);
+        return psw_json_real(*(const double *)at);
     case TRUTH:
         return json_boolean(*(const bool *)at);
     }
@@ -182,7 +184,7 @@ psc_status_t psw_table_text_find(embps_client_t *client, const char *name, json_
     embps_error_t what;
     if (embps_tables(client, look, &wanted, &what) != 0) {
         json_decref(wanted.object);
-        return psw_import_error(&what, error);
+        return psw_error_import(&what, error);
     }
     if (!wanted.seen)
         return psc_error_set(error, PSC_NOT_FOUND, "there is no table %.80s", name);

@@ -7,6 +7,8 @@
  * written a pushed row of that table, and nothing when no table is named. One thread.
  */
 #include "common/clock.h"
+#include "worker/programs/client_error.h"
+#include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -115,7 +117,7 @@ static psc_status_t look(const top_t *top, sample_t *sample, psc_error_t *error)
     *sample = (sample_t){.at_us = psc_clock_us()};
     return embps_stats(top->visit->client, keep_shown, sample, &what) == 0
                ? PSC_OK
-               : psw_import_error(&what, error);
+               : psw_error_import(&what, error);
 }
 
 /* Until until_us, listening to pushes if a table is watched. */
@@ -135,7 +137,7 @@ static psc_status_t pass_time(top_t *top, uint64_t until_us, psc_error_t *error)
         embps_block_t block;
         bool lost;
         if (embps_watch_next(top->watch, (uint32_t)(left_us / 1000 + 1), &block, &lost, &what) != 0)
-            return psw_import_error(&what, error);
+            return psw_error_import(&what, error);
         top->lost = top->lost || lost;
         for (size_t i = 0; i < block.n; i++)
             psw_hot_rows_add(&top->hot, block.ids[i]);
@@ -157,7 +159,7 @@ static psc_status_t print_json(const top_t *top, const sample_t *before, const s
     psw_hot_row_t best[PSW_HOT_ROWS];
     json_t *all = json_object();
     for (size_t i = 0; i < N_SHOWN; i++)
-        (void)json_object_set_new(all, shown[i].counter, json_real(value_of(i, before, now)));
+        (void)json_object_set_new(all, shown[i].counter, psw_json_real(value_of(i, before, now)));
     if (top->watch != NULL) {
         json_t *rows = json_array();
         const size_t n = psw_hot_rows_best(&top->hot, best, (size_t)top->options->n_rows);
@@ -233,7 +235,7 @@ static psc_status_t show(const psw_visit_t *visit, psc_error_t *error)
     if (top.options->table != NULL) {
         st = psw_visit_table(visit, top.options->table, &table, error);
         if (st == PSC_OK && embps_watch_start(table, 0, &top.watch, &what) != 0)
-            st = psw_import_error(&what, error);
+            st = psw_error_import(&what, error);
     }
     if (st == PSC_OK)
         st = repeat(&top, error);

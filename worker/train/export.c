@@ -8,7 +8,7 @@
 
 #include "common/alloc.h"
 #include "common/file.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 #include "worker/vectors/word2vec.h"
 
 #define CHUNK_FLOATS ((size_t)1 << 18)

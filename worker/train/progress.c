@@ -10,6 +10,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "worker/programs/json_real.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -142,12 +143,12 @@ static void show(psw_progress_t *progress, const psw_train_counts_t *counts, con
 static void log_line(psw_progress_t *progress, const char *event, const psw_train_counts_t *counts,
                      const figures_t *now)
 {
-    json_t *line = json_pack("{s:s, s:f, s:f, s:I, s:f, s:f, s:f, s:I, s:I, s:I, s:f}", "event",
-                             event, "time_s", now->time_s, "done", now->done, "words",
-                             (json_int_t)counts->total_words, "words_per_s", now->words_per_s,
-                             "rate", now->rate, "loss", now->loss, "rows", (json_int_t)counts->rows,
-                             "bytes_in", (json_int_t)counts->bytes_received, "bytes_out",
-                             (json_int_t)counts->bytes_sent, "left_s", now->left_s);
+    json_t *line = json_pack(
+        "{s:s, s:f, s:f, s:I, s:f, s:f, s:o, s:I, s:I, s:I, s:f}", "event", event, "time_s",
+        now->time_s, "done", now->done, "words", (json_int_t)counts->total_words, "words_per_s",
+        now->words_per_s, "rate", now->rate, "loss", psw_json_real(now->loss), "rows",
+        (json_int_t)counts->rows, "bytes_in", (json_int_t)counts->bytes_received, "bytes_out",
+        (json_int_t)counts->bytes_sent, "left_s", now->left_s);
     if (line == NULL)
         return;
     (void)json_dumpf(line, progress->json, JSON_COMPACT | JSON_REAL_PRECISION(9));

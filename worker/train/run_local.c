@@ -14,7 +14,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/run_status.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 #include "worker/train/progress.h"
 
 #include <errno.h>

@@ -23,7 +23,7 @@
 #include "common/run_status.h"
 #include "proto/mpi/mpi_transport.h"
 #include "worker/client.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 #include "worker/train/progress.h"
 
 #include <inttypes.h>

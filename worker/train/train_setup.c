@@ -11,7 +11,7 @@
 
 #include "common/file.h"
 #include "common/log.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 
 #include <errno.h>
 #include <inttypes.h>

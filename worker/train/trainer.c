@@ -39,7 +39,7 @@
 #include "common/alloc.h"
 #include "common/vectors.h"
 #include "worker/client.h"
-#include "worker/train/client_error.h"
+#include "worker/programs/client_error.h"
 #include "worker/train/lookahead.h"
 
 #include <string.h>

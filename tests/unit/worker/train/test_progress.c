@@ -160,6 +160,30 @@ static void the_json_file_of_a_stopped_run_says_so(void **state)
     test_scratch_destroy(folder);
 }
 
+/* JSON has no NaN: what has diverged is null, and the line is there. */
+static void a_loss_that_is_no_number_is_null_in_the_json_file(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), path[128], *bytes;
+    size_t size;
+    (void)snprintf(path, sizeof path, "%s/log", folder);
+    psw_progress_options_t options = {.json_path = path, .words = 4000, .now_us = 50 * SECOND};
+    psw_progress_t *progress;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(psw_progress_create(&options, &progress, &error), PSC_OK);
+    psw_train_counts_t counts = {
+        .total_words = 700, .words = 700, .loss = __builtin_nan(""), .loss_pairs = 10};
+    psw_progress_update(progress, &counts, options.now_us + SECOND / 2);
+    psw_progress_destroy(progress);
+    assert_int_equal(psc_file_read(path, 1 << 16, &bytes, &size, NULL), PSC_OK);
+    json_t *object = json_loadb(bytes, size, 0, NULL);
+    assert_non_null(object);
+    assert_true(json_is_null(json_object_get(object, "loss")));
+    json_decref(object);
+    psc_free(bytes);
+    test_scratch_destroy(folder);
+}
+
 static ssize_t refuse_bytes(void *context, const char *bytes, size_t size)
 {
     (void)bytes;
@@ -200,6 +224,7 @@ int main(void)
         cmocka_unit_test(anything_else_gets_plain_lines_now_and_then),
         cmocka_unit_test(the_json_file_has_a_line_a_second_and_one_at_the_end),
         cmocka_unit_test(the_json_file_of_a_stopped_run_says_so),
+        cmocka_unit_test(a_loss_that_is_no_number_is_null_in_the_json_file),
         cmocka_unit_test(a_stream_that_failed_gets_no_more_lines),
         cmocka_unit_test(a_json_file_that_cannot_be_opened_or_written_is_an_error),
     };

@@ -1,6 +1,6 @@
 /* Errors of the public library as errors of this tree; the reverse of psw_error_export. */
-#ifndef WORKER_TRAIN_CLIENT_ERROR_H
-#define WORKER_TRAIN_CLIENT_ERROR_H
+#ifndef WORKER_PROGRAMS_CLIENT_ERROR_H
+#define WORKER_PROGRAMS_CLIENT_ERROR_H
 
 #include "common/status.h"
 #include "embps.h"
