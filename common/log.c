@@ -1,11 +1,16 @@
-/* Log lines: formatted into a fixed buffer and written with one write(2), so that they stay whole.
+/*
+ * Log lines: formatted into a fixed buffer and written with one write(2), so that they stay whole.
+ * What they quote may come from anywhere, a table's name or a message of another process; it is
+ * shown so that a terminal obeys nothing and a line stays one line (common/text.h).
  */
 #include "common/log.h"
 
 #include "common/process.h"
+#include "common/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 static psc_log_level_t max_level = PSC_LOG_WARN;
@@ -26,11 +31,10 @@ void psc_log(psc_log_level_t level, const char *format, ...)
                         label[0] != '\0' ? ": " : "");
     va_list args;
     va_start(args, format);
-    int more = vsnprintf(line + used, sizeof line - (size_t)used, format, args);
+    (void)vsnprintf(line + used, sizeof line - (size_t)used, format, args);
     va_end(args);
-    size_t length = (size_t)used + (more > 0 ? (size_t)more : 0);
-    if (length > sizeof line - 2)
-        length = sizeof line - 2;
-    line[length] = '\n';
-    (void)!write(STDERR_FILENO, line, length + 1);
+    char shown[sizeof line];
+    size_t length = strlen(psc_text_show(line, strlen(line), shown, sizeof shown - 1));
+    shown[length] = '\n';
+    (void)!write(STDERR_FILENO, shown, length + 1);
 }

@@ -20,7 +20,8 @@ typedef enum psc_log_level {
 /* Lines above level are dropped. Default: PSC_LOG_WARN. Call before threads start. */
 void psc_log_set_level(psc_log_level_t level);
 
-/* Prints one line; a trailing newline is added. */
+/* Prints one line; a trailing newline is added. What is not to be shown of it (common/text.h) is
+ * printed as \xNN, and what is beyond 1,022 bytes cut off. */
 void psc_log(psc_log_level_t level, const char *format, ...) PSC_PRINTF(2, 3);
 
 #endif

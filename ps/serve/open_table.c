@@ -4,10 +4,14 @@
  * Server 0 gives the numbers; a worker asks it first (table 0) and then tells the others the
  * number, so that a table has the same number everywhere although servers never talk to each other.
  * Several workers may do so at once: whoever comes second finds the table and compares.
+ *
+ * A new table's name must be one that can be shown; server 0 sees to it, and the others follow its
+ * number. Tables that are there, and those of a checkpoint, keep the names that they have.
  */
 #include "ps/serve/serve.h"
 
 #include "common/alloc.h"
+#include "common/text.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -81,6 +85,16 @@ psc_status_t ps_serve_make_table(ps_shard_t *shard, uint32_t number, const ps_ta
     return PSC_OK;
 }
 
+static psc_status_t check_name(const char *name, psc_error_t *error)
+{
+    const size_t length = strlen(name), at = psc_text_find_hidden(name, length);
+    if (at == length)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "table name: byte 0x%02x at offset %zu is a control character or no UTF-8",
+                         (unsigned)(uint8_t)name[at], at);
+}
+
 /* The number of a new table. */
 static psc_status_t choose_number(const ps_shard_t *shard, const psp_open_table_t *options,
                                   uint32_t *number_out, psc_error_t *error)
@@ -123,6 +137,8 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
     } else {
         uint32_t number = 0;
         st = ps_permit_table(request, wanted.name, PSP_RIGHT_ADMIN, error);
+        if (st == PSC_OK && shard->options.rank == 0)
+            st = check_name(wanted.name, error);
         if (st == PSC_OK)
             st = choose_number(shard, options, &number, error);
         if (st == PSC_OK)

@@ -43,6 +43,11 @@ refused 2 '18446744073709551616' "$embps" get "$address" pushes 1844674407370955
 refused 2 'ADDRESS TABLE ID' "$embps" get "$address" pushes
 refused 2 'no address' "$embps" status nowhere
 refused 21 '127.0.0.1:1' "$embps" status --wait 0 127.0.0.1:1
+# Names are shown, whoever says them: no terminal obeys one, and a message stays a line.
+refused 3 'there is no table a\x1b[31m\x0ab' "$embps" get "$address" $'a\033[31m\nb' 1
+refused 1 'byte 0x1b at offset 1' "$build/tests/guest_main" overflow "$address" $'a\033[31m' 1
+printf 'king 1 0.1\n\033[2Jqueen 1 0.2\n' >shown.txt
+"$embps" nearest --vectors shown.txt king | grep -qF ' \x1b[2Jqueen' || failed "a word of a file is obeyed"
 "$embps" get --help | grep -q 'ADDRESS TABLE ID' || failed "get --help"
 
 kill -TERM "$job"

@@ -44,11 +44,12 @@ static psc_status_t make(const psw_visit_t *visit, psc_error_t *error)
 {
     embps_error_t what;
     char name[EMBPS_CHECKPOINT_NAME_BYTES];
+    psw_shown_t shown;
     if (embps_checkpoint(visit->client, NULL, 0, name, &what) != 0)
         return psw_error_import(&what, error);
     if (visit->options.json)
-        return psw_json_print(json_pack("{s:s}", "name", name), error);
-    (void)printf("%s\n", name);
+        return psw_json_print(json_pack("{s:o}", "name", psw_json_text(name, strlen(name))), error);
+    (void)printf("%s\n", psw_show(name, &shown));
     return psw_output_flush(error);
 }
 
@@ -75,30 +76,34 @@ static json_t *describe(const psp_saved_manifest_t *manifest)
 {
     char cluster[20];
     (void)snprintf(cluster, sizeof cluster, "%016" PRIx64, manifest->cluster);
-    return json_pack("{s:s, s:I, s:i, s:I, s:I, s:s, s:s}", "name", manifest->name, "made",
-                     (json_int_t)manifest->made_s, "servers", (int)manifest->n_servers, "bytes",
-                     (json_int_t)total_bytes(manifest), "state_bytes",
-                     (json_int_t)(manifest->state != NULL ? manifest->state->size : 0), "run",
-                     cluster, "release", manifest->release);
+    return json_pack(
+        "{s:o, s:I, s:i, s:I, s:I, s:s, s:o}", "name",
+        psw_json_text(manifest->name, strlen(manifest->name)), "made", (json_int_t)manifest->made_s,
+        "servers", (int)manifest->n_servers, "bytes", (json_int_t)total_bytes(manifest),
+        "state_bytes", (json_int_t)(manifest->state != NULL ? manifest->state->size : 0), "run",
+        cluster, "release", psw_json_text(manifest->release, strlen(manifest->release)));
 }
 
 static void print_line(const psp_saved_manifest_t *manifest)
 {
     char when[32];
+    psw_shown_t shown;
     time_text(manifest->made_s, when);
-    (void)printf("%-28s%-22s%8" PRIu32 "%16" PRIu64 "%14" PRIu64 "\n", manifest->name, when,
-                 manifest->n_servers, total_bytes(manifest),
+    (void)printf("%-28s%-22s%8" PRIu32 "%16" PRIu64 "%14" PRIu64 "\n",
+                 psw_show(manifest->name, &shown), when, manifest->n_servers, total_bytes(manifest),
                  manifest->state != NULL ? manifest->state->size : 0);
 }
 
 /* One that cannot be read. */
 static void print_fault(json_t *all, const char *name, const psc_error_t *fault)
 {
+    psw_shown_t shown, message;
     if (all != NULL)
-        (void)json_array_append_new(all,
-                                    json_pack("{s:s, s:s}", "name", name, "fault", fault->message));
+        (void)json_array_append_new(
+            all, json_pack("{s:o, s:o}", "name", psw_json_text(name, strlen(name)), "fault",
+                           psw_json_text(fault->message, strlen(fault->message))));
     else
-        (void)printf("%-28s%s\n", name, fault->message);
+        (void)printf("%-28s%s\n", psw_show(name, &shown), psw_show(fault->message, &message));
 }
 
 /* The names in a folder, which must be there: a server makes it, a typing error does not. */
@@ -156,17 +161,21 @@ static psc_status_t print_table(psp_scratch_t *scratch, const psp_saved_table_t 
         return st;
     const psp_open_table_t *table = &message.u.open_table;
     if (all == NULL) {
-        (void)printf("  table %-22s dim %-8" PRIu32 "%-18s%-22s%16" PRIu64 " rows\n", table->name,
-                     table->dim, table->init, table->optimizer, from->created);
+        psw_shown_t shown, init, optimizer;
+        (void)printf("  table %-22s dim %-8" PRIu32 "%-18s%-22s%16" PRIu64 " rows\n",
+                     psw_show(table->name, &shown), table->dim, psw_show(table->init, &init),
+                     psw_show(table->optimizer, &optimizer), from->created);
         return PSC_OK;
     }
     (void)json_array_append_new(
-        all, json_pack("{s:o, s:I, s:s, s:s, s:s, s:s, s:I}", "name",
-                       psw_json_text(table->name, strlen(table->name)), "dim",
-                       (json_int_t)table->dim, "init", table->init, "optimizer", table->optimizer,
-                       "precision", psp_precision_name(table->precision), "state_precision",
-                       psp_precision_name(table->state_precision), "rows_created",
-                       (json_int_t)from->created));
+        all,
+        json_pack("{s:o, s:I, s:o, s:o, s:s, s:s, s:I}", "name",
+                  psw_json_text(table->name, strlen(table->name)), "dim", (json_int_t)table->dim,
+                  "init", psw_json_text(table->init, strlen(table->init)), "optimizer",
+                  psw_json_text(table->optimizer, strlen(table->optimizer)), "precision",
+                  psp_precision_name(table->precision), "state_precision",
+                  psp_precision_name(table->state_precision), "rows_created",
+                  (json_int_t)from->created));
     return PSC_OK;
 }
 
@@ -214,10 +223,11 @@ static psc_status_t print_part(psp_scratch_t *scratch, const psp_saved_part_t *p
     json_t *tables = parts != NULL ? json_array() : NULL;
     psc_status_t st = PSC_OK;
     uint64_t bytes = 0;
+    psw_shown_t shown;
     for (size_t i = 0; i < part->n_files; i++)
         bytes += part->files[i]->size;
     if (parts == NULL) {
-        (void)printf("server %" PRIu32 " on %s: slots", part->server, part->host);
+        (void)printf("server %" PRIu32 " on %s: slots", part->server, psw_show(part->host, &shown));
         print_slots(part);
         (void)printf(" %zu files, %" PRIu64 " bytes, %zu sessions, clock %" PRIu64 "\n",
                      part->n_files, bytes, part->n_sessions, part->clock);
@@ -228,10 +238,11 @@ static psc_status_t print_part(psp_scratch_t *scratch, const psp_saved_part_t *p
         return st;
     (void)json_array_append_new(
         parts,
-        json_pack("{s:i, s:s, s:o, s:i, s:i, s:I, s:i, s:I, s:o}", "server", (int)part->server,
-                  "host", part->host, "slots", slots_json(part), "map_epoch", (int)part->map_epoch,
-                  "files", (int)part->n_files, "bytes", (json_int_t)bytes, "sessions",
-                  (int)part->n_sessions, "clock", (json_int_t)part->clock, "tables", tables));
+        json_pack("{s:i, s:o, s:o, s:i, s:i, s:I, s:i, s:I, s:o}", "server", (int)part->server,
+                  "host", psw_json_text(part->host, strlen(part->host)), "slots", slots_json(part),
+                  "map_epoch", (int)part->map_epoch, "files", (int)part->n_files, "bytes",
+                  (json_int_t)bytes, "sessions", (int)part->n_sessions, "clock",
+                  (json_int_t)part->clock, "tables", tables));
     return st;
 }
 
@@ -277,23 +288,28 @@ typedef struct verified {
 static void take_fault(void *context, const psc_error_t *fault)
 {
     const verified_t *verified = context;
+    psw_shown_t shown, message;
     if (verified->faults != NULL)
-        (void)json_array_append_new(verified->faults, json_string(fault->message));
+        (void)json_array_append_new(verified->faults,
+                                    psw_json_text(fault->message, strlen(fault->message)));
     else
-        (void)printf("%s: %s\n", verified->name, fault->message);
+        (void)printf("%s: %s\n", psw_show(verified->name, &shown),
+                     psw_show(fault->message, &message));
 }
 
 /* *first: the first fault of all. */
 static void verify_one(const char *folder, const char *name, json_t *all, psc_error_t *first)
 {
     psc_error_t fault = PSC_ERROR_INIT;
+    psw_shown_t shown;
     verified_t verified = {.name = name, .faults = all != NULL ? json_array() : NULL};
     const psc_status_t st = psp_saved_verify(folder, name, true, take_fault, &verified, &fault);
     if (all != NULL)
-        (void)json_array_append_new(all, json_pack("{s:s, s:b, s:o}", "name", name, "whole",
+        (void)json_array_append_new(all, json_pack("{s:o, s:b, s:o}", "name",
+                                                   psw_json_text(name, strlen(name)), "whole",
                                                    st == PSC_OK, "faults", verified.faults));
     else if (st == PSC_OK)
-        (void)printf("%s: whole\n", name);
+        (void)printf("%s: whole\n", psw_show(name, &shown));
     if (st != PSC_OK && first->code == PSC_OK)
         *first = fault;
 }

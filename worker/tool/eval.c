@@ -89,7 +89,8 @@ static const char *file_name(const char *path)
 
 static void print_section(const psw_section_t *section)
 {
-    const char *name = section->name[0] != '\0' ? section->name : "(no section)";
+    psw_shown_t shown;
+    const char *name = section->name[0] != '\0' ? psw_show(section->name, &shown) : "(no section)";
     if (section->n_known == 0)
         (void)printf("  %-28s      -  none of %zu known\n", name, section->n_questions);
     else

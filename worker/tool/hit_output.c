@@ -1,14 +1,20 @@
 /*
- * Output of the tool. Text is printed at once, JSON as one value at the end. Words are bytes of any
- * kind; text prints them as they are, JSON must be UTF-8.
+ * Output of the tool. Text is printed at once, JSON as one value at the end. Words and names are
+ * bytes of any kind; text shows those that are not for a terminal as \xNN, JSON must be UTF-8.
  */
 #include "worker/tool/hit_output.h"
 
 #include "common/alloc.h"
+#include "common/text.h"
 #include "worker/programs/json_real.h"
 
 #include <errno.h>
 #include <string.h>
+
+const char *psw_show(const char *text, psw_shown_t *room)
+{
+    return psc_text_show(text, strlen(text), room->text, sizeof room->text);
+}
 
 json_t *psw_json_text(const char *bytes, size_t size)
 {
@@ -65,13 +71,26 @@ psc_status_t psw_hit_output_start(psw_hit_output_t *output, bool as_json, psc_er
     return PSC_OK;
 }
 
+/* A word of any length. */
+static void print_word(const char *word, size_t size)
+{
+    for (size_t at = 0; at < size;) {
+        const size_t n = psc_text_letter(word + at, size - at);
+        if (n != 0)
+            (void)fwrite(word + at, 1, n, stdout);
+        else
+            (void)printf("\\x%02x", (unsigned)(unsigned char)word[at]);
+        at += n != 0 ? n : 1;
+    }
+    (void)putchar('\n');
+}
+
 static void print_text(const char *query, const psw_named_hit_t *hits, size_t n)
 {
-    (void)printf("%s\n", query);
+    print_word(query, strlen(query));
     for (size_t k = 0; k < n; k++) {
         (void)printf("  %7.4f  ", (double)hits[k].score);
-        (void)fwrite(hits[k].word, 1, hits[k].size, stdout);
-        (void)putchar('\n');
+        print_word(hits[k].word, hits[k].size);
     }
 }
 

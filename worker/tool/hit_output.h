@@ -40,6 +40,13 @@ PSC_MUST_CHECK psc_status_t psw_hit_output_add(psw_hit_output_t *output, const c
 PSC_MUST_CHECK psc_status_t psw_hit_output_finish(psw_hit_output_t *output, psc_status_t st,
                                                   psc_error_t *error);
 
+/* A name or a message from elsewhere, for a line of text: as common/text.h shows it, cut where it
+ * is longer than any of them. Returns the text in room. */
+typedef struct psw_shown {
+    char text[2048];
+} psw_shown_t;
+const char *psw_show(const char *text, psw_shown_t *room);
+
 /* A JSON string of any bytes: those that are not UTF-8 become U+FFFD, one each. Gives; NULL when
  * memory is short. */
 json_t *psw_json_text(const char *bytes, size_t size);

@@ -32,22 +32,26 @@ static json_t *numbers(const double *values, uint32_t n)
 static void add_table(void *context, const char *name, const embps_table_options_t *options,
                       uint64_t n_rows_created)
 {
-    json_t *table = json_pack(
-        "{s:o, s:I, s:s, s:o, s:s, s:o, s:s, s:s, s:I}", "name", psw_json_text(name, strlen(name)),
-        "dim", (json_int_t)options->dim, "init", options->init, "init_params",
-        numbers(options->init_params, options->n_init_params), "optimizer", options->optimizer,
-        "optimizer_params", numbers(options->optimizer_params, options->n_optimizer_params),
-        "precision", options->precision, "state_precision", options->state_precision,
-        "rows_created", (json_int_t)n_rows_created);
+    json_t *table =
+        json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:s, s:s, s:I}", "name",
+                  psw_json_text(name, strlen(name)), "dim", (json_int_t)options->dim, "init",
+                  psw_json_text(options->init, strlen(options->init)), "init_params",
+                  numbers(options->init_params, options->n_init_params), "optimizer",
+                  psw_json_text(options->optimizer, strlen(options->optimizer)), "optimizer_params",
+                  numbers(options->optimizer_params, options->n_optimizer_params), "precision",
+                  options->precision, "state_precision", options->state_precision, "rows_created",
+                  (json_int_t)n_rows_created);
     (void)json_array_append_new(context, table);
 }
 
 static void print_table(void *context, const char *name, const embps_table_options_t *options,
                         uint64_t n_rows_created)
 {
+    psw_shown_t shown, init, optimizer;
     (void)context;
-    (void)printf("%-24s%8" PRIu32 "  %-18s%-22s%-6s%16" PRIu64 "\n", name, options->dim,
-                 options->init, options->optimizer, options->precision, n_rows_created);
+    (void)printf("%-24s%8" PRIu32 "  %-18s%-22s%-6s%16" PRIu64 "\n", psw_show(name, &shown),
+                 options->dim, psw_show(options->init, &init),
+                 psw_show(options->optimizer, &optimizer), options->precision, n_rows_created);
 }
 
 static psc_status_t print_tables(const psw_visit_t *visit, psc_error_t *error)

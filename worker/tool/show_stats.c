@@ -64,9 +64,10 @@ static void add_counter(void *context, const char *name, uint64_t value)
 
 static void print_counter(void *context, const char *name, uint64_t value)
 {
+    psw_shown_t room;
     (void)context;
     if (is_of_servers(name))
-        (void)printf("%-32s%16" PRIu64 "\n", name, value);
+        (void)printf("%-32s%16" PRIu64 "\n", psw_show(name, &room), value);
 }
 
 static void keep_shown(void *context, const char *name, uint64_t value)

@@ -103,6 +103,16 @@ static void a_long_line_is_cut_and_still_ends(void **state)
     }
 }
 
+static void what_a_name_holds_is_shown_and_not_obeyed(void **state)
+{
+    (void)state;
+    char text[TEXT_SIZE];
+    capture_t capture = capture_begin();
+    psc_log(PSC_LOG_WARN, "table %s is gone", "a\033[2J\nembps: error: b\xff");
+    capture_end(capture, text);
+    assert_string_equal(text, "embps: warn: table a\\x1b[2J\\x0aembps: error: b\\xff is gone\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +120,7 @@ int main(void)
         cmocka_unit_test_setup(the_label_stands_in_front, reset),
         cmocka_unit_test_setup(a_long_label_is_cut, reset),
         cmocka_unit_test_setup(a_long_line_is_cut_and_still_ends, reset),
+        cmocka_unit_test_setup(what_a_name_holds_is_shown_and_not_obeyed, reset),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

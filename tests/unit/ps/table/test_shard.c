@@ -7,6 +7,7 @@
 
 #include "common/alloc.h"
 #include "common/slots.h"
+#include "ps/serve/serve.h"
 
 #include <math.h>
 #include <string.h>
@@ -199,6 +200,37 @@ static void impossible_tables_are_refused_with_the_reason(void **unused)
     options = table_options("u");
     options.dim = PSP_DIM_MAX; /* 64 rows of 256 KiB do not fit into 8 MiB */
     assert_int_equal(fixture_open_table(&f, &options, NULL, &error), PSC_INVALID_ARGUMENT);
+    fixture_close(&f, true);
+}
+
+static void a_new_table_has_a_name_that_can_be_shown(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *name, *said;
+    } bad[] = {{"a\033[31m", "byte 0x1b at offset 1"},
+               {"two\nlines", "byte 0x0a at offset 3"},
+               {"caf\xe9", "byte 0xe9 at offset 3"},
+               {"\xc2\x9b", "byte 0xc2 at offset 0"}};
+    shard_fixture_t f;
+    start(&f, &one_worker);
+    psc_error_t error;
+    psp_open_table_reply_t reply;
+    psp_open_table_t options;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        options = table_options(bad[i].name);
+        assert_int_equal(fixture_open_table(&f, &options, NULL, &error), PSC_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.message, bad[i].said));
+    }
+    options = table_options("gr\xc3\xb6\xc3\x9f \xe4\xb8\xad");
+    assert_int_equal(fixture_open_table(&f, &options, NULL, NULL), PSC_OK);
+    /* One that is there, as a checkpoint may bring it, opens as ever. */
+    ps_table_t wanted, *made;
+    options = table_options(bad[1].name);
+    assert_int_equal(ps_table_define(&options, &wanted, NULL), PSC_OK);
+    assert_int_equal(ps_serve_make_table(f.shard, 9, &wanted, &made, NULL), PSC_OK);
+    assert_int_equal(fixture_open_table(&f, &options, &reply, NULL), PSC_OK);
+    assert_int_equal(reply.table, 9);
     fixture_close(&f, true);
 }
 
@@ -613,6 +645,7 @@ int main(void)
         cmocka_unit_test(malformed_messages_are_answered_and_do_no_harm),
         cmocka_unit_test(a_table_with_other_options_is_a_mismatch_with_both_values),
         cmocka_unit_test(impossible_tables_are_refused_with_the_reason),
+        cmocka_unit_test(a_new_table_has_a_name_that_can_be_shown),
         cmocka_unit_test(only_server_0_gives_numbers),
         cmocka_unit_test(reading_creates_nothing),
         cmocka_unit_test(a_push_is_refused_whole),
