@@ -131,6 +131,11 @@ static int named_descriptor(const char *path)
     return *end == '\0' && fd <= INT_MAX ? (int)fd : -1;
 }
 
+bool psc_file_is_stdout(const char *path)
+{
+    return named_descriptor(path) == STDOUT_FILENO;
+}
+
 /*
  * Fills target, and direct_out: whether it is written in place. A target that exists must be
  * writable, although renaming over it would not need that.
@@ -220,14 +225,26 @@ static psc_status_t open_stream(psc_outfile_t *out, psc_error_t *error)
     return PSC_OK;
 }
 
+psc_status_t psc_file_check_output(const char *path, psc_error_t *error)
+{
+    if (strcmp(path, "-") != 0)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "cannot write -: it is no file; name one (./- for one that is called so, "
+                         "/dev/stdout for standard output)");
+}
+
 psc_status_t psc_outfile_open(const char *path, psc_outfile_t **out, psc_error_t *error)
 {
+    psc_status_t st = psc_file_check_output(path, error);
+    if (st != PSC_OK)
+        return st;
     psc_outfile_t *made = psc_alloc_zeroed(1, sizeof *made);
     if (made == NULL)
         return no_memory(path, error);
     made->fd = -1;
     made->path = psc_strdup(path);
-    psc_status_t st = made->path != NULL ? PSC_OK : no_memory(path, error);
+    st = made->path != NULL ? PSC_OK : no_memory(path, error);
     if (st == PSC_OK)
         st = open_descriptor(made, error);
     if (st == PSC_OK)

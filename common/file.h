@@ -21,10 +21,18 @@ typedef struct psc_outfile psc_outfile_t;
 
 /*
  * Opens a temporary file beside path, so that an unwritable place is known at once; path itself is
- * untouched until commit. Copies path. Errors: IO, NOT_FOUND, DISK_FULL, NO_MEMORY, naming path.
+ * untouched until commit. Copies path. Errors: IO, NOT_FOUND, DISK_FULL, NO_MEMORY, naming path;
+ * INVALID_ARGUMENT: psc_file_check_output.
  */
 PSC_MUST_CHECK psc_status_t psc_outfile_open(const char *path, psc_outfile_t **out,
                                              psc_error_t *error);
+
+/* One rule for all files that programs are told to write: "-" is refused, which would be a file of
+ * that name to some and standard output to others. Errors: INVALID_ARGUMENT. */
+PSC_MUST_CHECK psc_status_t psc_file_check_output(const char *path, psc_error_t *error);
+
+/* Whether a path names this process's standard output, as /dev/stdout does. */
+bool psc_file_is_stdout(const char *path);
 
 /* Where to write. Borrowed until commit or abort. Write errors may be left to commit. */
 FILE *psc_outfile_stream(psc_outfile_t *out);

@@ -94,6 +94,11 @@ typedef enum psw_room_kind {
     PSW_ROOM_QUEUE,
 } psw_room_kind_t;
 
+/* table_api.c: a name for a message, [PSP_NAME_MAX + 1]; text may be NULL. Errors:
+ * INVALID_ARGUMENT, beginning with what. */
+PSC_MUST_CHECK psc_status_t psw_copy_name(const char *what, const char *text, char *out,
+                                          psc_error_t *error);
+
 /* rows_api.c: the parts of a call. rows: any pointer that must not be NULL. */
 PSC_MUST_CHECK psc_status_t psw_check_rows(const char *what, const embps_table_t *table,
                                            const uint64_t *ids, size_t n, const void *rows,

@@ -9,13 +9,17 @@
 
 #include <inttypes.h>
 
+/* name NULL: the table after number `after`. */
 static psc_status_t ask(embps_client_t *client, const char *name, uint32_t after, uint32_t first,
                         uint32_t n_servers, psp_find_table_reply_t *found_out, psc_error_t *error)
 {
     psw_request_t *request;
     psp_message_t message = {.kind = PSP_FIND_TABLE, .u.find_table.after = after};
-    memcpy(message.u.find_table.name, name, strlen(name) + 1);
-    psc_status_t st = psw_client_ask(client, &message, first, n_servers, &request, error);
+    psc_status_t st = PSC_OK;
+    if (name != NULL)
+        st = psw_copy_name("table name", name, message.u.find_table.name, error);
+    if (st == PSC_OK)
+        st = psw_client_ask(client, &message, first, n_servers, &request, error);
     if (st != PSC_OK)
         return st;
     st = psw_driver_wait(&client->driver, request, error);
@@ -51,12 +55,9 @@ int embps_table_find(embps_client_t *client, const char *name, embps_table_t **t
 {
     psc_error_t what = PSC_ERROR_INIT;
     psp_find_table_reply_t found;
-    if (client == NULL || table_out == NULL || name == NULL || name[0] == '\0' ||
-        strlen(name) > PSP_NAME_MAX) {
+    if (client == NULL || table_out == NULL || name == NULL) {
         (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
-                            "embps_table_find needs a client, a name of 1 to %u bytes and a place "
-                            "for the table",
-                            PSP_NAME_MAX);
+                            "embps_table_find needs a client, a name and a place for the table");
         return psw_error_export(&what, error);
     }
     psc_status_t st = ask(client, name, 0, 0, 1, &found, &what);
@@ -77,7 +78,7 @@ int embps_tables(embps_client_t *client, embps_table_fn fn, void *context, embps
     for (;;) {
         psp_find_table_reply_t found, others = {0};
         uint64_t rows = 0;
-        psc_status_t st = ask(client, "", after, 0, 1, &found, &what);
+        psc_status_t st = ask(client, NULL, after, 0, 1, &found, &what);
         if (st == PSC_OK && found.found && found.options.table <= after)
             st =
                 psc_error_set(&what, PSC_PROTOCOL,

@@ -15,7 +15,7 @@
 #include "worker/client_state.h"
 #include "worker/sized_options.h"
 
-static psc_status_t copy_name(const char *what, const char *text, char *out, psc_error_t *error)
+psc_status_t psw_copy_name(const char *what, const char *text, char *out, psc_error_t *error)
 {
     size_t length = text != NULL ? strlen(text) : 0;
     if (length == 0 || length > PSP_NAME_MAX)
@@ -107,11 +107,11 @@ static psc_status_t fill_message(const char *name, const embps_table_options_t *
                              options->dim, PSP_DIM_MAX);
     open->n_init_params = options->n_init_params;
     open->n_optimizer_params = options->n_optimizer_params;
-    psc_status_t st = copy_name("table name", name, open->name, error);
+    psc_status_t st = psw_copy_name("table name", name, open->name, error);
     if (st == PSC_OK)
-        st = copy_name("option init", options->init, open->init, error);
+        st = psw_copy_name("option init", options->init, open->init, error);
     if (st == PSC_OK)
-        st = copy_name("option optimizer", options->optimizer, open->optimizer, error);
+        st = psw_copy_name("option optimizer", options->optimizer, open->optimizer, error);
     if (st == PSC_OK)
         st = copy_params("option init_params", options->init_params, options->n_init_params,
                          open->init_params, error);

@@ -116,9 +116,36 @@ assert len(query["hits"]) == 10, query
 END
 refused 2 'the row of "9" in table huge has a value that is not finite' "$embps" nearest --server "$one" --table huge 8 9
 
-head -c 20000 words.rows >cut.rows
-refused 42 'cut off' "$embps" import "$one" copy --input cut.rows
-refused 3 'there is no table' "$embps" import "$one" other --input words.bin
+# A file that is not whole makes no table and sets no row, wherever it ends.
+size=$(stat -c %s words.rows)
+for bytes in 20 200 20000 $((size - 1)); do
+    head -c "$bytes" words.rows >cut.rows
+    refused 42 'cut off' "$embps" import "$one" fresh --input cut.rows
+done
+{ cat words.rows && echo; } >longer.rows
+refused 42 "longer.rows: something follows the end of its rows, at offset $size" \
+    "$embps" import "$one" fresh --input longer.rows
+"$embps" tables "$one" | grep -q fresh && failed "a file that was refused has made a table"
+refused 5 "whole rows" "$embps" import "$one" copy --input <(cat words.rows)
+refused 5 "whole rows" "$embps" nearest --vectors words.rows 3
+"$embps" import "$one" copy --input <(cat made.txt) >out || failed "import of a pipe"
+grep -qx '1495 rows set, 0 of them new' out || { failed "import of a pipe prints"; cat out; }
+refused 3 'make it first, of dim 4,' "$embps" import "$one" other --input made.txt
+
+# Standard output, and what is no file; a name that is none, in the words of who gave it.
+"$embps" export "$one" copy --output copy.rows >/dev/null || failed "export"
+"$embps" export "$one" copy --output /dev/stdout --json | cmp - copy.rows || failed "export to standard output"
+refused 2 'cannot write -' "$embps" export "$one" copy --output -
+[ ! -e ./- ] || failed "a file named -"
+"$embps" export "$one" copy --format text --output /dev/stdout 2>err | cat >out && failed "vectors to a pipe"
+grep -q 'cannot be written to a pipe' err || failed "vectors to a pipe: $(cat err)"
+refused 2 'table name: 0 bytes' "$embps" get "$one" '' 7
+refused 2 'table name: 0 bytes' "$embps" export "$one" '' --output x
+refused 2 'table name: 0 bytes' "$embps" import "$one" '' --input copy.rows
+refused 2 'table name: 0 bytes' "$embps" import "$one" '' --input made.txt
+refused 2 'TABLE is empty' "$embps" nearest --server "$one" --table '' 7
+refused 2 'TABLE is empty' "$embps" top "$one" --table '' --once
+
 refused 3 'there is no table' "$embps" export "$one" other --output other.rows
 [ ! -e other.rows ] || failed "a file of a table that is not there"
 refused 2 '--vocab' "$embps" import "$one" copy --input words.bin

@@ -170,6 +170,8 @@ static psc_status_t write_vectors(exporter_t *e, FILE *stream, psc_error_t *erro
 static psc_status_t report(const exporter_t *e, bool as_json, psc_error_t *error)
 {
     const char *output = e->options->output;
+    if (psc_file_is_stdout(output))
+        return PSC_OK; /* the rows alone are what belongs there */
     if (as_json)
         return psw_json_print(json_pack("{s:I, s:I, s:I, s:o}", "rows", (json_int_t)e->n_written,
                                         "left_out", (json_int_t)e->n_left_out, "not_finite",

@@ -1,10 +1,11 @@
 /*
  * embps import: a file into a table of running servers.
  *
- * A file of whole rows says itself how its table was made, so the table is made where there is
- * none of the name; vectors go into one that exists, whose optimizer keeps what it knows of rows
- * that are there. A file that is damaged is refused where the damage is: what came before is in the
- * table then, and the same import again, with a good file, sets all of it. One thread.
+ * A file of whole rows says itself how its table was made, so the table is made where there is none
+ * of the name; vectors go into one that exists, whose optimizer keeps what it knows of rows that
+ * are there. A file is read twice: whole, before a table is made or a row set, so that one that is
+ * damaged changes nothing; then block by block. What fails after that, a server that is gone,
+ * leaves the rows that were set, and the same import again sets all. One thread.
  */
 #include "common/alloc.h"
 #include "worker/programs/client_error.h"
@@ -47,8 +48,11 @@ static const psc_command_t command = {
     .description =
         "ADDRESS is that of one of the servers (embps-server --listen). What embps export wrote as "
         "whole rows is set as it was, with the optimizer's state, in a table of the same options, "
-        "which is made if there is none. Vectors are set in a table that exists; what its "
-        "optimizer knows of them stays.",
+        "which is made if there is none. Vectors are set in a table that exists, since a file of "
+        "them does not say how it is trained; what its optimizer knows of them stays.\n\nA file is "
+        "read and checked whole before a table is made or a row is set. An import that fails after "
+        "that, because a server is gone, leaves the rows that were set; the same import again sets "
+        "all of them.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "ADDRESS TABLE",
@@ -85,11 +89,27 @@ static psc_status_t open_table(importer_t *importer, const embps_table_options_t
                : psw_error_import(&what, error);
 }
 
+static psc_status_t check_whole(const char *path, psc_error_t *error)
+{
+    psw_row_reader_t *reader;
+    embps_block_t block = EMBPS_BLOCK_DEFAULT;
+    psc_status_t st = psw_row_reader_open(path, &reader, error);
+    if (st != PSC_OK)
+        return st;
+    do
+        st = psw_row_reader_next(reader, &block, error);
+    while (st == PSC_OK && block.n != 0);
+    psw_row_reader_close(reader);
+    return st;
+}
+
 static psc_status_t import_rows(importer_t *importer, psc_error_t *error)
 {
     psw_row_reader_t *reader;
     embps_block_t block = EMBPS_BLOCK_DEFAULT;
-    psc_status_t st = psw_row_reader_open(importer->options->input, &reader, error);
+    psc_status_t st = check_whole(importer->options->input, error);
+    if (st == PSC_OK)
+        st = psw_row_reader_open(importer->options->input, &reader, error);
     if (st != PSC_OK)
         return st;
     st = open_table(importer, psw_row_reader_options(reader), error);
@@ -103,52 +123,76 @@ static psc_status_t import_rows(importer_t *importer, psc_error_t *error)
     return st;
 }
 
-/* Rows first .. first + n - 1 of the file. rows: [VECTORS_AT_A_TIME, dim]. */
-static psc_status_t set_vectors(importer_t *importer, const psw_vectors_t *vectors,
-                                const psw_vectors_t *words, size_t first, size_t n, float *rows,
-                                psc_error_t *error)
+/* Vectors that are read, and the id of each. */
+typedef struct vectors {
+    psw_vectors_t *set, *words; /* words NULL: ids */
+    uint64_t *ids;
+} vectors_t;
+
+static psc_status_t load_vectors(const import_options_t *o, vectors_t *vectors, psc_error_t *error)
 {
-    uint64_t ids[VECTORS_AT_A_TIME];
-    const size_t dim = psw_vectors_dim(vectors);
-    psc_status_t st = PSC_OK;
+    psc_status_t st = psw_vectors_load(o->input, &vectors->set, error);
+    if (st == PSC_OK && o->vocab != NULL)
+        st = psw_word_list_load(o->vocab, &vectors->words, error);
+    if (st != PSC_OK)
+        return st;
+    const size_t n = psw_vectors_count(vectors->set);
+    vectors->ids = psc_alloc_array(n, sizeof *vectors->ids);
+    if (vectors->ids == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu ids", n);
     for (size_t i = 0; st == PSC_OK && i < n; i++) {
         size_t size;
-        const char *word = psw_vectors_word(vectors, first + i, &size);
-        st = psw_word_list_id(words, importer->options->vocab, word, &ids[i], error);
-        memcpy(rows + i * dim, psw_vectors_row(vectors, first + i), dim * sizeof *rows);
+        st = psw_word_list_id(vectors->words, o->vocab, psw_vectors_word(vectors->set, i, &size),
+                              &vectors->ids[i], error);
     }
-    embps_block_t block = EMBPS_BLOCK_DEFAULT;
-    block.n = n;
-    block.dim = (uint32_t)dim;
-    block.ids = ids;
-    block.rows = rows;
-    return st == PSC_OK ? set(importer, &block, error) : st;
+    return st;
+}
+
+/* The table, which a file of vectors does not say how to make. */
+static psc_status_t find_table(importer_t *importer, const vectors_t *vectors, psc_error_t *error)
+{
+    const char *name = importer->visit->words.items[1];
+    psc_status_t st = psw_visit_table(importer->visit, name, &importer->table, error);
+    if (st != PSC_NOT_FOUND)
+        return st;
+    return psc_error_set(error, st,
+                         "there is no table %.80s, and vectors do not say how to make one: make it "
+                         "first, of dim %zu, with embps_table_open (Client.table in Python)",
+                         name, psw_vectors_dim(vectors->set));
+}
+
+static psc_status_t set_vectors(importer_t *importer, const vectors_t *vectors, psc_error_t *error)
+{
+    const size_t dim = psw_vectors_dim(vectors->set), n = psw_vectors_count(vectors->set);
+    psc_status_t st = PSC_OK;
+    float *rows = psc_alloc_array(VECTORS_AT_A_TIME, dim * sizeof *rows);
+    if (rows == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %d rows", VECTORS_AT_A_TIME);
+    for (size_t at = 0; st == PSC_OK && at < n; at += VECTORS_AT_A_TIME) {
+        embps_block_t block = EMBPS_BLOCK_DEFAULT;
+        block.n = n - at < VECTORS_AT_A_TIME ? n - at : VECTORS_AT_A_TIME;
+        block.dim = (uint32_t)dim;
+        block.ids = vectors->ids + at;
+        block.rows = rows;
+        for (size_t i = 0; i < block.n; i++)
+            memcpy(rows + i * dim, psw_vectors_row(vectors->set, at + i), dim * sizeof *rows);
+        st = set(importer, &block, error);
+    }
+    psc_free(rows);
+    return st;
 }
 
 static psc_status_t import_vectors(importer_t *importer, psc_error_t *error)
 {
-    psw_vectors_t *vectors = NULL, *words = NULL;
-    float *rows = NULL;
-    psc_status_t st =
-        psw_visit_table(importer->visit, importer->visit->words.items[1], &importer->table, error);
+    vectors_t vectors = {0};
+    psc_status_t st = load_vectors(importer->options, &vectors, error);
     if (st == PSC_OK)
-        st = psw_vectors_load(importer->options->input, &vectors, error);
-    if (st == PSC_OK && importer->options->vocab != NULL)
-        st = psw_word_list_load(importer->options->vocab, &words, error);
-    if (st == PSC_OK) {
-        rows = psc_alloc_array(VECTORS_AT_A_TIME, psw_vectors_dim(vectors) * sizeof *rows);
-        if (rows == NULL)
-            st = psc_error_set(error, PSC_NO_MEMORY, "no memory for %d rows", VECTORS_AT_A_TIME);
-    }
-    for (size_t at = 0; st == PSC_OK && at < psw_vectors_count(vectors);) {
-        const size_t left = psw_vectors_count(vectors) - at;
-        const size_t n = left < VECTORS_AT_A_TIME ? left : VECTORS_AT_A_TIME;
-        st = set_vectors(importer, vectors, words, at, n, rows, error);
-        at += n;
-    }
-    psc_free(rows);
-    psw_vectors_destroy(words);
-    psw_vectors_destroy(vectors);
+        st = find_table(importer, &vectors, error);
+    if (st == PSC_OK)
+        st = set_vectors(importer, &vectors, error);
+    psc_free(vectors.ids);
+    psw_vectors_destroy(vectors.words);
+    psw_vectors_destroy(vectors.set);
     return st;
 }
 

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <xxhash.h>
 
 #define MAGIC "embpsrow"
@@ -177,7 +178,8 @@ struct psw_row_reader {
     embps_table_options_t options;
     uint32_t dim, state_floats;
     bool counted;
-    uint64_t n_rows, n_block;
+    uint64_t n_rows;
+    uint64_t offset; /* in the file, of what comes next */
     XXH3_state_t *check;
     uint8_t *bytes; /* of a block */
     size_t capacity;
@@ -199,6 +201,7 @@ static psc_status_t get(psw_row_reader_t *reader, void *bytes, size_t size, psc_
         return damaged(reader, "the file is cut off", error);
     }
     (void)XXH3_64bits_update(reader->check, bytes, size);
+    reader->offset += size;
     return PSC_OK;
 }
 
@@ -271,6 +274,9 @@ static psc_status_t read_header(psw_row_reader_t *reader, psc_error_t *error)
 bool psw_row_file_is(const char *path)
 {
     char magic[sizeof MAGIC - 1];
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return false;
     FILE *stream = fopen(path, "rb");
     if (stream == NULL)
         return false;
@@ -318,6 +324,10 @@ static psc_status_t read_end(psw_row_reader_t *reader, psc_error_t *error)
         st = get_check(reader, error);
     if (st == PSC_OK && n != reader->n_rows)
         st = damaged(reader, "rows are missing", error);
+    if (st == PSC_OK && fgetc(reader->stream) != EOF)
+        st = psc_error_set(error, PSC_CORRUPT,
+                           "%s: something follows the end of its rows, at offset %" PRIu64,
+                           reader->path, reader->offset);
     return st;
 }
 

@@ -34,7 +34,8 @@ PSC_MUST_CHECK psc_status_t psw_row_writer_close(psw_row_writer_t *writer, psc_e
 /* Without an end. NULL is a no-op. */
 void psw_row_writer_abort(psw_row_writer_t *writer);
 
-/* Whether a file begins like one. False when it cannot be read. */
+/* Whether a file begins like one. False when it cannot be read, and for a pipe, of which a look
+ * would take the beginning. */
 bool psw_row_file_is(const char *path);
 
 /* Errors: NOT_FOUND, IO; CORRUPT (no such file, or a damaged one); UNSUPPORTED (of a later
@@ -44,7 +45,7 @@ PSC_MUST_CHECK psc_status_t psw_row_reader_open(const char *path, psw_row_reader
 /* The options of the table. Borrowed until the reader is closed. */
 const embps_table_options_t *psw_row_reader_options(const psw_row_reader_t *reader);
 /* The next block, good until the next call; n 0: the end, and the file is whole. Errors: IO;
- * CORRUPT (damaged, or cut off). */
+ * CORRUPT (damaged, cut off, or with something behind its end, whose offset is named). */
 PSC_MUST_CHECK psc_status_t psw_row_reader_next(psw_row_reader_t *reader, embps_block_t *block_out,
                                                 psc_error_t *error);
 /* NULL is a no-op. */

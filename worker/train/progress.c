@@ -10,6 +10,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/file.h"
 #include "worker/programs/json_real.h"
 
 #include <errno.h>
@@ -81,10 +82,10 @@ psc_status_t psw_progress_create(const psw_progress_options_t *options,
     progress->logged = (track_t){.period_us = JSON_US, .last_us = options->now_us};
     progress->speed_us = options->now_us;
     if (options->json_path != NULL) {
-        progress->json = fopen(options->json_path, "we");
-        if (progress->json == NULL) {
-            psc_status_t st =
-                psc_error_set_errno(error, errno, "%s cannot be written", options->json_path);
+        psc_status_t st = psc_file_check_output(options->json_path, error);
+        if (st == PSC_OK && (progress->json = fopen(options->json_path, "we")) == NULL)
+            st = psc_error_set_errno(error, errno, "%s cannot be written", options->json_path);
+        if (st != PSC_OK) {
             psc_free(progress);
             return st;
         }

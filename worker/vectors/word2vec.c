@@ -149,6 +149,10 @@ psc_status_t psw_vectors_writer_open(FILE *stream, bool binary, uint64_t n, uint
 {
     if (dim == 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "vectors of 0 dimensions");
+    if (n == PSW_VECTORS_UNCOUNTED && fseek(stream, 0, SEEK_CUR) != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "vectors cannot be written to a pipe: how many they are stands in the "
+                             "first line, which is completed last");
     psw_vectors_writer_t *writer = psc_alloc(sizeof *writer);
     if (writer == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a writer of vectors");

@@ -30,7 +30,8 @@ typedef struct psw_vectors_writer psw_vectors_writer_t;
  * Writes the first line; with n PSW_VECTORS_UNCOUNTED one that close completes, for which stream
  * must be at the beginning of a file. Borrows stream until close; nobody else writes to it
  * meanwhile. Gives.
- * Errors: INVALID_ARGUMENT when dim is 0; NO_MEMORY; IO, DISK_FULL.
+ * Errors: INVALID_ARGUMENT when dim is 0, or when what has to be completed is a pipe; NO_MEMORY;
+ * IO, DISK_FULL.
  */
 PSC_MUST_CHECK psc_status_t psw_vectors_writer_open(FILE *stream, bool binary, uint64_t n,
                                                     uint32_t dim, psw_vectors_writer_t **writer_out,

@@ -146,6 +146,21 @@ static void a_name_without_a_folder_is_in_the_current_one(void **state)
     assert_int_equal(test_count_entries(*state), 1);
 }
 
+static void a_dash_is_no_file(void **state)
+{
+    char path[PATH_SIZE];
+    psc_outfile_t *out = NULL;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(psc_outfile_open("-", &out, &error), PSC_INVALID_ARGUMENT);
+    assert_null(out);
+    assert_non_null(strstr(error.message, "/dev/stdout"));
+    assert_int_equal(psc_file_write("-", "x", 1, NULL), PSC_INVALID_ARGUMENT);
+    write_text(test_path(path, sizeof path, *state, "-"), "x"); /* in a folder it is one */
+    assert_file_is(path, "x");
+    assert_true(psc_file_is_stdout("/dev/stdout") && psc_file_is_stdout("/dev/fd/1"));
+    assert_false(psc_file_is_stdout("/dev/stderr") || psc_file_is_stdout("stdout"));
+}
+
 static void impossible_places_are_told_at_open(void **state)
 {
     char path[PATH_SIZE];
@@ -460,6 +475,7 @@ int main(void)
         IN_FOLDER(a_symbolic_link_stays_and_its_file_is_replaced),
         IN_FOLDER(a_long_name_is_possible),
         IN_FOLDER(a_name_without_a_folder_is_in_the_current_one),
+        IN_FOLDER(a_dash_is_no_file),
         IN_FOLDER(impossible_places_are_told_at_open),
         IN_FOLDER(unwritable_folder_and_file_are_refused),
         IN_FOLDER(a_full_device_is_disk_full),

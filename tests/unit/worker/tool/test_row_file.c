@@ -126,7 +126,15 @@ static void rows_come_back_and_damage_is_found(void **unused)
     assert_non_null(stream);
     const size_t size = fread(bytes, 1, sizeof bytes, stream);
     assert_int_equal(fclose(stream), 0);
-    for (size_t i = 0; i < 200; i++) { /* one bit, or cut off */
+    char end[64];
+    stream = fopen(path, "ab"); /* something behind the end */
+    assert_true(stream != NULL && fputc(0, stream) == 0);
+    assert_int_equal(fclose(stream), 0);
+    (void)snprintf(end, sizeof end, "follows the end of its rows, at offset %zu", size);
+    assert_int_equal(read_file(path, &rows, true, &error), PSC_CORRUPT);
+    assert_non_null(strstr(error.message, end));
+    assert_false(psw_row_file_is("/dev/zero")); /* no file, and nothing to look into */
+    for (size_t i = 0; i < 200; i++) {          /* one bit, or cut off */
         const size_t at = test_below(&random, size);
         memcpy(other, bytes, size);
         other[at] ^= (uint8_t)(1u << test_below(&random, 8));
