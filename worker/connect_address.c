@@ -302,6 +302,11 @@ static psc_status_t leave_address(void *context, bool orderly, psc_error_t *erro
     return PSC_OK;
 }
 
+static const char *trouble_of(const void *transport, uint32_t server)
+{
+    return psp_grpc_client_trouble(transport, server);
+}
+
 static psc_status_t make_client(patience_t *patience, const cluster_t *cluster,
                                 address_home_t *home, embps_client_t **client_out,
                                 psc_error_t *error)
@@ -315,8 +320,10 @@ static psc_status_t make_client(patience_t *patience, const cluster_t *cluster,
     psc_status_t st = psp_grpc_client_create(&options, &home->transport, error);
     if (st == PSC_OK)
         st = psw_client_create(home->transport, home->pool, cluster->id, &client, error);
-    if (st == PSC_OK)
+    if (st == PSC_OK) {
+        psw_core_set_trouble(client->driver.core, trouble_of, home->transport);
         st = hello_all(patience, client, error);
+    }
     if (st == PSC_OK)
         st = keep_sessions(client, error);
     if (st != PSC_OK && client != NULL) {

@@ -147,6 +147,12 @@ uint32_t psw_core_lease_ms(const psw_core_t *core, uint32_t server);
 /* 0: none, which is how a core begins. */
 void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us);
 
+/* Why nothing comes from a server at the moment, "" if that is not known: becomes part of the error
+ * of requests that it keeps waiting for too long. Borrowed until the next call. */
+typedef const char *(*psw_trouble_fn)(const void *context, uint32_t server);
+/* context: borrowed for as long as the core is driven. NULL, as a core begins: nothing is known. */
+void psw_core_set_trouble(psw_core_t *core, psw_trouble_fn trouble, const void *context);
+
 /* Of a server, after hello; "" if it did not say. Borrowed. */
 const char *psw_core_host(const psw_core_t *core, uint32_t server);
 

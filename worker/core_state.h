@@ -61,9 +61,11 @@ struct psw_core {
     uint64_t requests_begun, messages_sent;
     psc_error_t error;
 
-    uint64_t now_us;           /* the driver's time; 0: not told yet */
-    uint64_t patience_us;      /* time during which the client was looking for answers */
-    uint64_t timeout_us;       /* 0: none */
+    uint64_t now_us;        /* the driver's time; 0: not told yet */
+    uint64_t patience_us;   /* time during which the client was looking for answers */
+    uint64_t timeout_us;    /* 0: none */
+    psw_trouble_fn trouble; /* NULL: nobody knows */
+    const void *trouble_context;
     uint64_t next_deadline_us; /* no part has an earlier one; UINT64_MAX: none has any */
     uint32_t pings_due;        /* servers with ping_due */
 };

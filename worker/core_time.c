@@ -38,6 +38,12 @@ void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us)
     core->timeout_us = timeout_us;
 }
 
+void psw_core_set_trouble(psw_core_t *core, psw_trouble_fn trouble, const void *context)
+{
+    core->trouble = trouble;
+    core->trouble_context = context;
+}
+
 const char *psw_core_host(const psw_core_t *core, uint32_t server)
 {
     return core->servers[server].host;
@@ -172,11 +178,14 @@ static void fail_silent(psw_core_t *core, const psw_part_state_t *part)
 {
     const psw_server_state_t *to = &core->servers[part->server];
     const uint64_t ms = core->timeout_us / 1000;
+    const char *why =
+        core->trouble != NULL ? core->trouble(core->trouble_context, part->server) : "";
     psc_error_t error = PSC_ERROR_INIT;
-    (void)psc_error_set(&error, PSC_TIMEOUT, "server %u (host %.255s) has not answered for %llu %s",
-                        part->server, to->host[0] != '\0' ? to->host : "unknown",
+    (void)psc_error_set(&error, PSC_TIMEOUT,
+                        "server %u (host %.255s) has not answered for %llu %s%s%s", part->server,
+                        to->host[0] != '\0' ? to->host : "unknown",
                         (unsigned long long)(ms % 1000 == 0 ? ms / 1000 : ms),
-                        ms % 1000 == 0 ? "s" : "ms");
+                        ms % 1000 == 0 ? "s" : "ms", why[0] != '\0' ? ": " : "", why);
     error.rank = (int32_t)part->server;
     psw_request_fail(part->request, -1, &error);
 }

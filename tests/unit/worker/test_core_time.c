@@ -226,6 +226,29 @@ static void a_silent_server_is_named_and_others_go_on(void **state)
     finish(&w);
 }
 
+static const char *connection_of(const void *context, uint32_t server)
+{
+    return ((const char *const *)context)[server];
+}
+
+static void why_a_server_is_silent_is_said_where_that_is_known(void **state)
+{
+    (void)state;
+    static world_t w;
+    static const char *known[SERVERS] = {[0] = "", [1] = "its connection is refused", [2] = ""};
+    start(&w, 64);
+    psw_core_set_timeout(w.sim.core, TIMEOUT_US);
+    psw_core_set_trouble(w.sim.core, connection_of, known);
+    psw_request_t *request = pull(&w, 0);
+    pass(&w, TIMEOUT_US + STEP_US, 1);
+    assert_true(psw_request_done(request));
+    assert_string_equal(request->error.message, "server 1 (host node1) has not answered for 30 s: "
+                                                "its connection is refused");
+    psw_core_release(w.sim.core, request);
+    wake(&w);
+    finish(&w);
+}
+
 static void a_server_that_gives_signs_of_life_is_waited_for(void **state)
 {
     (void)state;
@@ -419,6 +442,7 @@ int main(void)
         cmocka_unit_test(rows_of_a_server_that_does_not_answer_are_late),
         cmocka_unit_test(pulls_with_deadlines_to_a_stopped_server_cost_bounded_memory),
         cmocka_unit_test(a_silent_server_is_named_and_others_go_on),
+        cmocka_unit_test(why_a_server_is_silent_is_said_where_that_is_known),
         cmocka_unit_test(a_server_that_gives_signs_of_life_is_waited_for),
         cmocka_unit_test(an_unasked_sign_of_life_ends_the_core),
         cmocka_unit_test(time_in_which_nobody_looks_blames_no_server),
