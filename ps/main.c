@@ -27,6 +27,7 @@
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/output.h"
 #include "common/process.h"
 #include "common/run_status.h"
 #include "common/ticker.h"
@@ -478,7 +479,7 @@ int main(int argc, char *argv[])
     psc_status_t st =
         ps_server_arguments_parse(argc, argv, &program.arguments, &level, &parsed, &error);
     if (st == PSC_OK && parsed == PSC_PARSE_EXIT)
-        return EXIT_SUCCESS;
+        return psc_output_end(EXIT_SUCCESS);
     psc_log_set_level(level);
     ignore_signals(program.arguments.listen != NULL);
     if (st == PSC_OK && program.arguments.listen != NULL && !ps_is_rank())

@@ -41,6 +41,20 @@ refused 5 'gzip' "$embps" nearest --vectors <(printf '\037\213\010') king
 refused 42 'line 2' "$embps" eval --vectors "$dir/small.txt" --similarity "$dir/pairs" --analogy "$dir/questions"
 [ -s "$dir/out" ] && fail "half a report"
 refused 41 'output' bash -c "'$embps' nearest --vectors '$dir/small.txt' king >/dev/full"
+for program in embps embps-server embps-train embps-bench embps-bench-policy; do
+    [ $program != embps-bench-policy ] || program=tests/$program
+    for page in --help --version; do
+        refused 41 'cannot write the output' bash -c "'$build/$program' $page >/dev/full"
+    done
+done
+for command in "embps plan --rows 9 --dim 9" "embps plan --help" "embps checkpoint list --help" "embps-train cbow --help" "embps-bench store --help"; do
+    refused 41 'cannot write the output' bash -c "'$build'/$command >/dev/full"
+done
+for page in --help --version; do
+    if "$source/scripts/embps-run" --bin-dir "$build" $page >/dev/full 2>"$dir/err" || [ ! -s "$dir/err" ]; then
+        fail "embps-run $page"
+    fi
+done
 "$embps" eval --vectors "$dir/small.txt" --similarity "$dir/pairs" | grep -q 'spearman  1.000' || fail "eval"
 echo "ok: small files and errors"
 

@@ -5,6 +5,7 @@
  * What is wrong with a checkpoint is told file by file, and the first fault is the exit status. A
  * checkpoint that is damaged is listed all the same, so that it can be seen what there is.
  */
+#include "common/output.h"
 #include "common/slots.h"
 #include "proto/message.h"
 #include "proto/saved_folder.h"
@@ -50,7 +51,7 @@ static psc_status_t make(const psw_visit_t *visit, psc_error_t *error)
     if (visit->options.json)
         return psw_json_print(json_pack("{s:o}", "name", psw_json_text(name, strlen(name))), error);
     (void)printf("%s\n", psw_show(name, &shown));
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 /* ---- list ---- */
@@ -145,7 +146,7 @@ static psc_status_t list(const psw_visit_t *visit, const char *folder, const cha
         psp_saved_destroy(saved);
     }
     psp_saved_names_clear(&names);
-    st = visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
+    st = visit->options.json ? psw_json_print(all, error) : psc_output_flush(error);
     return st == PSC_OK ? first : st;
 }
 
@@ -275,7 +276,7 @@ static psc_status_t inspect(const psw_visit_t *visit, const char *folder, const 
         json_decref(all);
         return st;
     }
-    return all != NULL ? psw_json_print(all, error) : psw_output_flush(error);
+    return all != NULL ? psw_json_print(all, error) : psc_output_flush(error);
 }
 
 /* ---- verify ---- */
@@ -332,7 +333,7 @@ static psc_status_t verify(const psw_visit_t *visit, const char *folder, const c
     for (size_t i = 0; i < names.n; i++)
         verify_one(folder, names.all[i], all, &first);
     psp_saved_names_clear(&names);
-    st = all != NULL ? psw_json_print(all, error) : psw_output_flush(error);
+    st = all != NULL ? psw_json_print(all, error) : psc_output_flush(error);
     if (st == PSC_OK && first.code != PSC_OK)
         *error = first;
     return st == PSC_OK ? first.code : st;

@@ -5,6 +5,7 @@
  */
 #include "common/alloc.h"
 #include "common/options.h"
+#include "common/output.h"
 #include "worker/programs/json_real.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
@@ -133,7 +134,7 @@ static psc_status_t print_text(const eval_options_t *o, const psw_vectors_t *vec
             print_section(&q->sections[s]);
         print_section(&q->total);
     }
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 static json_t *json_size(size_t n)

@@ -7,6 +7,7 @@
  * own reader takes such a value for damage. One thread.
  */
 #include "common/file.h"
+#include "common/output.h"
 #include "common/vectors.h"
 #include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
@@ -186,7 +187,7 @@ static psc_status_t report(const exporter_t *e, bool as_json, psc_error_t *error
         (void)printf("%" PRIu64 "%s\n", e->n_not_finite,
                      is_whole(e) ? " of them have values that are not finite"
                                  : " rows left out: they have values that are not finite");
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)

@@ -2,6 +2,7 @@
  * embps get: rows of a table of running servers. Reading creates nothing.
  */
 #include "common/alloc.h"
+#include "common/output.h"
 #include "worker/programs/client_error.h"
 #include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
@@ -89,7 +90,7 @@ static psc_status_t print_text(const rows_t *rows, psc_error_t *error)
             (void)printf(" %.9g", (double)rows->values[i * rows->dim + c]);
         (void)printf("\n");
     }
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 static psc_status_t read_rows(const psw_visit_t *visit, rows_t *rows, psc_error_t *error)

@@ -5,6 +5,7 @@
 #include "worker/tool/hit_output.h"
 
 #include "common/alloc.h"
+#include "common/output.h"
 #include "common/text.h"
 #include "worker/programs/json_real.h"
 
@@ -40,14 +41,6 @@ json_t *psw_json_text(const char *bytes, size_t size)
     return text;
 }
 
-psc_status_t psw_output_flush(psc_error_t *error)
-{
-    errno = 0;
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return psc_error_set_errno(error, errno != 0 ? errno : EIO, "cannot write the output");
-    return PSC_OK;
-}
-
 psc_status_t psw_json_print(json_t *value, psc_error_t *error)
 {
     if (value == NULL)
@@ -56,7 +49,7 @@ psc_status_t psw_json_print(json_t *value, psc_error_t *error)
     json_decref(value);
     if (written)
         written = fputc('\n', stdout) != EOF;
-    psc_status_t st = psw_output_flush(error);
+    psc_status_t st = psc_output_flush(error);
     if (st == PSC_OK && !written)
         st = psc_error_set(error, PSC_IO, "cannot write the output");
     return st;
@@ -139,5 +132,5 @@ psc_status_t psw_hit_output_finish(psw_hit_output_t *output, psc_status_t st, ps
         json_decref(output->array);
         return st;
     }
-    return output->as_json ? psw_json_print(output->array, error) : psw_output_flush(error);
+    return output->as_json ? psw_json_print(output->array, error) : psc_output_flush(error);
 }

@@ -55,7 +55,4 @@ json_t *psw_json_text(const char *bytes, size_t size);
  * when it is NULL; IO, DISK_FULL. */
 PSC_MUST_CHECK psc_status_t psw_json_print(json_t *value, psc_error_t *error);
 
-/* Flushes standard output. Errors: IO, DISK_FULL. */
-PSC_MUST_CHECK psc_status_t psw_output_flush(psc_error_t *error);
-
 #endif

@@ -8,6 +8,7 @@
  * leaves the rows that were set, and the same import again sets all. One thread.
  */
 #include "common/alloc.h"
+#include "common/output.h"
 #include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
@@ -209,7 +210,7 @@ static psc_status_t import_table(const psw_visit_t *visit, psc_error_t *error)
                               error);
     (void)printf("%" PRIu64 " rows set, %" PRIu64 " of them new\n", importer.n_rows,
                  importer.n_created);
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 psc_status_t psw_tool_import(int argc, char *const argv[], psc_error_t *error)

@@ -1,6 +1,7 @@
 /*
  * embps tables: the tables of running servers, and how they were made.
  */
+#include "common/output.h"
 #include "worker/programs/client_error.h"
 #include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
@@ -66,7 +67,7 @@ static psc_status_t print_tables(const psw_visit_t *visit, psc_error_t *error)
         json_decref(all);
         return psw_error_import(&what, error);
     }
-    return visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
+    return visit->options.json ? psw_json_print(all, error) : psc_output_flush(error);
 }
 
 psc_status_t psw_tool_tables(int argc, char *const argv[], psc_error_t *error)

@@ -1,5 +1,6 @@
 /* The tool `embps`: chooses the sub-command, prints its error once, exits with its code. */
 #include "common/log.h"
+#include "common/output.h"
 #include "worker/tool/commands.h"
 
 #include <stdio.h>
@@ -40,11 +41,11 @@ int main(int argc, char *argv[])
     psc_log_set_level(PSC_LOG_WARN);
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
         print_help();
-        return EXIT_SUCCESS;
+        return psc_output_end(EXIT_SUCCESS);
     }
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         (void)printf("embps %s\n", EMBPS_VERSION);
-        return EXIT_SUCCESS;
+        return psc_output_end(EXIT_SUCCESS);
     }
     for (size_t k = 0; argc >= 2 && k < N_COMMANDS; k++) {
         if (strcmp(argv[1], commands[k].name) != 0)
@@ -53,7 +54,7 @@ int main(int argc, char *argv[])
         psc_status_t st = commands[k].run(argc - 1, argv + 1, &error);
         if (st != PSC_OK)
             psc_log(PSC_LOG_ERROR, "%s", error.message);
-        return (int)st;
+        return psc_output_end((int)st);
     }
     if (argc >= 2)
         psc_log(PSC_LOG_ERROR, "no command \"%s\"; embps --help lists them", argv[1]);

@@ -6,6 +6,7 @@
  * counted in thousands, bytes in powers of 1,024, as everywhere in the programs' options.
  */
 #include "common/options.h"
+#include "common/output.h"
 #include "common/slots.h"
 #include "ps/table_plan.h"
 #include "worker/tool/commands.h"
@@ -303,5 +304,5 @@ psc_status_t psw_tool_plan(int argc, char *const argv[], psc_error_t *error)
     if (o.json)
         return psw_json_print(to_json(&request, &plan), error);
     print_text(&request, &plan);
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }

@@ -4,6 +4,7 @@
  * stats prints every counter, summed over the servers. status prints the few of them that tell at
  * once whether all is well. Neither opens a table.
  */
+#include "common/output.h"
 #include "worker/programs/client_error.h"
 #include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
@@ -95,7 +96,7 @@ static psc_status_t print_stats(const psw_visit_t *visit, psc_error_t *error)
         json_decref(all);
         return st;
     }
-    return visit->options.json ? psw_json_print(all, error) : psw_output_flush(error);
+    return visit->options.json ? psw_json_print(all, error) : psc_output_flush(error);
 }
 
 psc_status_t psw_tool_stats(int argc, char *const argv[], psc_error_t *error)
@@ -122,7 +123,7 @@ static psc_status_t print_status(const psw_visit_t *visit, psc_error_t *error)
                  embps_server_count(visit->client));
     for (size_t i = 0; i < N_SHOWN; i++)
         (void)printf("%-20s%20" PRIu64 "\n", shown[i].label, values[i]);
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 psc_status_t psw_tool_status(int argc, char *const argv[], psc_error_t *error)

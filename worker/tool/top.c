@@ -7,6 +7,7 @@
  * written a pushed row of that table, and nothing when no table is named. One thread.
  */
 #include "common/clock.h"
+#include "common/output.h"
 #include "worker/programs/client_error.h"
 #include "worker/programs/json_real.h"
 #include "worker/tool/address_options.h"
@@ -179,7 +180,7 @@ static psc_status_t print_json(const top_t *top, const sample_t *before, const s
             0 &&
         putchar('\n') != EOF;
     json_decref(all);
-    psc_status_t st = psw_output_flush(error);
+    psc_status_t st = psc_output_flush(error);
     return st != PSC_OK || written ? st : psc_error_set(error, PSC_IO, "cannot write the output");
 }
 
@@ -204,7 +205,7 @@ static psc_status_t print_text(const top_t *top, const sample_t *before, const s
     }
     if (!terminal && !top->options->once)
         (void)printf("\n");
-    return psw_output_flush(error);
+    return psc_output_flush(error);
 }
 
 static psc_status_t repeat(top_t *top, psc_error_t *error)

@@ -7,6 +7,7 @@
  * left waiting in MPI_Init. Threads: MPI is called by this one alone.
  */
 #include "common/log.h"
+#include "common/output.h"
 #include "common/process.h"
 #include "common/run_status.h"
 #include "worker/train/run.h"
@@ -108,10 +109,10 @@ int main(int argc, char *argv[])
     psc_parse_result_t result;
     psc_error_t error = PSC_ERROR_INIT;
     psw_stop_t stop;
-    (void)signal(SIGPIPE, SIG_IGN); /* who reads the progress may leave before the end */
     psc_status_t st = parse(argc, argv, &options, &result, &error);
     if (st == PSC_OK && result == PSC_PARSE_EXIT)
-        return 0;
+        return psc_output_end(0);
+    (void)signal(SIGPIPE, SIG_IGN); /* who reads the progress may leave before the end */
     bool alone = options.local || has_word(argc, argv, "--local");
     if (alone && among_ranks()) {
         /* Said through the job, so that servers that wait for this rank end as well. */

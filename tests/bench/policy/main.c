@@ -9,6 +9,7 @@
  */
 #include "common/log.h"
 #include "common/options.h"
+#include "common/output.h"
 #include "tests/bench/policy/traces.h"
 
 #include <inttypes.h>
@@ -172,5 +173,5 @@ int main(int argc, char *argv[])
     }
     if (st != PSC_OK)
         psc_log(PSC_LOG_ERROR, "%s", error.message);
-    return (int)st;
+    return psc_output_end((int)st);
 }
