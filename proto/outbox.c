@@ -179,8 +179,3 @@ size_t psp_outbox_bytes(const psp_outbox_t *outbox)
 {
     return outbox->bytes;
 }
-
-uint64_t psp_outbox_rests(const psp_outbox_t *outbox)
-{
-    return outbox->round;
-}

@@ -30,7 +30,7 @@ typedef struct psp_outbox psp_outbox_t;
 typedef struct psp_post {
     struct psp_post *previous, *next; /* the outbox's */
     psp_buffer_t *buffer;             /* borrowed by who sends it; its bytes do not change */
-    uint64_t round;                   /* of the outbox when it left */
+    uint64_t round;                   /* rests of the outbox before it left */
     uint32_t attempts;                /* how often it left */
     bool under_way;
 } psp_post_t;
@@ -70,7 +70,5 @@ uint64_t psp_outbox_rests_until(const psp_outbox_t *outbox);
 bool psp_outbox_is_empty(const psp_outbox_t *outbox);
 /* Of all messages that are not answered. */
 size_t psp_outbox_bytes(const psp_outbox_t *outbox);
-/* Rests so far. */
-uint64_t psp_outbox_rests(const psp_outbox_t *outbox);
 
 #endif
