@@ -1,6 +1,7 @@
 /* Prefetches and pulls within a deadline over a server in this process. */
 #include "embps.h"
 
+#include "tests/support/client_counter.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
 
@@ -46,25 +47,6 @@ static void finish(fixture_t *f)
     test_scratch_destroy(f->folder);
 }
 
-typedef struct counter {
-    const char *name;
-    uint64_t value;
-} counter_t;
-
-static void find_counter(void *context, const char *name, uint64_t value)
-{
-    counter_t *counter = context;
-    if (strcmp(counter->name, name) == 0)
-        counter->value = value;
-}
-
-static uint64_t counter_of(const fixture_t *f, const char *name)
-{
-    counter_t counter = {.name = name, .value = UINT64_MAX};
-    assert_int_equal(embps_stats(f->clients[0], find_counter, &counter, NULL), 0);
-    return counter.value;
-}
-
 static void expect_rows(const fixture_t *f)
 {
     for (uint64_t i = 0; i < N; i++) {
@@ -80,15 +62,15 @@ static void a_prefetch_is_told_to_the_server_and_changes_nothing(void **state)
     assert_int_equal(embps_prefetch(f->table, f->ids, N, 1, NULL), 0);
     assert_int_equal(embps_prefetch(f->table, f->ids, 0, 1, NULL), 0);
     assert_int_equal(embps_prefetch(f->table, NULL, 0, 1, NULL), 0);
-    assert_int_equal(counter_of(f, "rows.announced"), N);
-    assert_int_equal(counter_of(f, "requests.prefetch"), 1);
-    assert_int_equal(counter_of(f, "client.rows_prefetched"), N);
-    assert_int_equal(counter_of(f, "client.rows_prefetch_dropped"), 0);
+    assert_int_equal(counter_of(f->clients[0], "rows.announced"), N);
+    assert_int_equal(counter_of(f->clients[0], "requests.prefetch"), 1);
+    assert_int_equal(counter_of(f->clients[0], "client.rows_prefetched"), N);
+    assert_int_equal(counter_of(f->clients[0], "client.rows_prefetch_dropped"), 0);
     /* Of a clock that has passed: it does not even leave. */
     assert_int_equal(embps_clock(f->clients[0], 0, NULL, NULL), 0);
     assert_int_equal(embps_prefetch(f->table, f->ids, N, 0, NULL), 0);
-    assert_int_equal(counter_of(f, "rows.announced"), N);
-    assert_int_equal(counter_of(f, "client.rows_prefetch_dropped"), N);
+    assert_int_equal(counter_of(f->clients[0], "rows.announced"), N);
+    assert_int_equal(counter_of(f->clients[0], "client.rows_prefetch_dropped"), N);
     memset(f->rows, 0, sizeof f->rows);
     assert_int_equal(embps_pull_states(f->table, f->ids, N, &f->rows[0][0], f->states, 0, NULL), 0);
     expect_rows(f);

@@ -8,6 +8,7 @@
 #include "common/rng.h"
 #include "proto/row_format.h"
 
+#include "tests/support/client_counter.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
 
@@ -59,26 +60,6 @@ static void fixture_close(fixture_t *f)
 {
     assert_int_equal(embps_close(f->client, NULL), 0);
     test_scratch_destroy(f->folder);
-}
-
-typedef struct counter {
-    const char *name;
-    uint64_t value;
-} counter_t;
-
-static void see(void *context, const char *name, uint64_t value)
-{
-    counter_t *counter = context;
-    if (strcmp(counter->name, name) == 0)
-        counter->value = value;
-}
-
-static uint64_t counted(embps_client_t *client, const char *name)
-{
-    counter_t counter = {.name = name, .value = UINT64_MAX};
-    assert_int_equal(embps_stats(client, see, &counter, NULL), 0);
-    assert_true(counter.value != UINT64_MAX);
-    return counter.value;
 }
 
 static void options_of_tables_may_come_from_another_header(void **state)
@@ -183,8 +164,8 @@ static void a_scan_leaves_the_rows_in_use_in_memory(void **state)
     uint64_t ids[CHUNK];
     for (int pass = 0; pass < 5; pass++) {
         const bool pushes = pass == 0, uses = pass == 1 || pass == 3;
-        const uint64_t misses = counted(f.client, "store.misses");
-        const uint64_t before = counted(f.client, "store.evicted");
+        const uint64_t misses = counter_of(f.client, "store.misses");
+        const uint64_t before = counter_of(f.client, "store.evicted");
         const size_t last = pass == 1 ? 8 * USED : uses ? USED : ROWS; /* used again and again */
         for (size_t first = 0; first < last; first += CHUNK) {
             for (size_t i = 0; i < CHUNK; i++)
@@ -197,8 +178,8 @@ static void a_scan_leaves_the_rows_in_use_in_memory(void **state)
                                                    pass == 2 ? EMBPS_PULL_SCAN : 0, NULL),
                                  0);
         }
-        const uint64_t missed = counted(f.client, "store.misses") - misses;
-        const uint64_t evicted = counted(f.client, "store.evicted") - before;
+        const uint64_t missed = counter_of(f.client, "store.misses") - misses;
+        const uint64_t evicted = counter_of(f.client, "store.evicted") - before;
         if (pass == 2) /* room for what is under way at a time */
             assert_true(evicted <= 2 * CHUNK);
         if (pass == 3)
@@ -206,7 +187,7 @@ static void a_scan_leaves_the_rows_in_use_in_memory(void **state)
         if (pass == 4) /* without the flag every row takes another's place */
             assert_true(evicted > ROWS / 2);
     }
-    assert_int_equal(counted(f.client, "rows.pulled_scan"), ROWS);
+    assert_int_equal(counter_of(f.client, "rows.pulled_scan"), ROWS);
     fixture_close(&f);
 }
 
@@ -271,14 +252,14 @@ static void a_pull_tells_which_rows_are_not_admitted_and_which_expired(void **st
     assert_true(weight == 0.5F);
     assert_int_equal(push_and_look(table, id, &weight), EMBPS_ROW_PRESENT);
     assert_true(weight == 1.5F);
-    assert_int_equal(counted(f.client, "rows.pulled_not_admitted"), 2);
-    assert_int_equal(counted(f.client, "rows.pushed_not_admitted"), 2);
+    assert_int_equal(counter_of(f.client, "rows.pulled_not_admitted"), 2);
+    assert_int_equal(counter_of(f.client, "rows.pushed_not_admitted"), 2);
     for (int clock = 0; clock < 3; clock++)
         assert_int_equal(embps_clock(f.client, 0, NULL, NULL), 0);
     assert_int_equal(embps_pull_states(table, &id, 1, row, &is, 0, NULL), 0);
     assert_int_equal(is, EMBPS_ROW_EXPIRED);
     assert_true(row[0] == 0.5F);
-    assert_int_equal(counted(f.client, "rows.pulled_expired"), 1);
+    assert_int_equal(counter_of(f.client, "rows.pulled_expired"), 1);
     assert_int_equal(push_and_look(table, id, &weight), EMBPS_ROW_PRESENT); /* begins anew */
     assert_true(weight == 1.5F);
     fixture_close(&f);
@@ -316,7 +297,7 @@ static void rules_for_gradients_and_weights_hold_in_their_order(void **state)
     assert_int_equal(embps_pull(table, ids, 2, &rows[0][0], NULL), 0);
     assert_true(rows[0][0] == -2.25F && rows[0][1] == -2.25F);
     assert_true(rows[1][0] == 0.25F);
-    assert_int_equal(counted(f.client, "rows.pushed_pad"), 2);
+    assert_int_equal(counter_of(f.client, "rows.pushed_pad"), 2);
     fixture_close(&f);
 }
 

@@ -11,6 +11,7 @@
 #include "ps/checkpoint/keeper.h"
 #include "ps/checkpoint/place_file.h"
 #include "ps/data_dir.h"
+#include "tests/support/client_calls.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
 #include "tests/support/scratch.h"
@@ -35,14 +36,6 @@ typedef struct made {
     char names[2][EMBPS_CHECKPOINT_NAME_BYTES];
     float rows[IDS * DIM]; /* as they were then */
 } made_t;
-
-static embps_error_t error;
-
-static void ok(int code)
-{
-    if (code != 0)
-        fail_msg("code %d: %s", code, error.message);
-}
 
 static embps_table_t *open_table(embps_client_t *client)
 {
