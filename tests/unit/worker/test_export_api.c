@@ -5,23 +5,20 @@
 #include "embps.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
+#include "tests/support/client_calls.h"
+#include "tests/support/client_counter.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
 #include "tests/support/scratch.h"
 #include "tests/support/test_seed.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { DIM = 5, IDS = 2000, BATCH = 300, K = 2 * DIM };
-
-static embps_error_t error;
-
-static void ok(int code)
-{
-    if (code != 0)
-        fail_msg("code %d: %s", code, error.message);
-}
 
 /* One row of a table, whole. */
 typedef struct whole_row {
@@ -132,7 +129,7 @@ static void a_table_moves_between_runs_and_goes_on_to_the_same_bits(void **unuse
     embps_client_t *three, *one;
     embps_local_options_t local = EMBPS_LOCAL_OPTIONS_DEFAULT;
     local.data = path;
-    ok(embps_connect(door_servers_address(servers, 0), NULL, &three, &error));
+    three = connect_to(door_servers_address(servers, 0));
     ok(embps_connect_local(&local, &one, &error));
     embps_table_t *from = open_table(three, "normal", "bf16"),
                   *to = open_table(one, "normal", "bf16");
@@ -228,7 +225,7 @@ static void an_export_may_end_at_any_block(void **unused)
     options.n = 2;
     door_servers_t *servers = door_servers_start(&options);
     embps_client_t *client;
-    ok(embps_connect(door_servers_address(servers, 0), NULL, &client, &error));
+    client = connect_to(door_servers_address(servers, 0));
     embps_table_t *table = open_table(client, "normal", "bf16");
     train(table, &random, 12);
     for (int n_blocks = 0; n_blocks < 5; n_blocks++) {
@@ -343,8 +340,8 @@ static void what_others_push_is_told_to_who_watches(void **unused)
     options.n = 3;
     door_servers_t *servers = door_servers_start(&options);
     embps_client_t *pusher, *watcher;
-    ok(embps_connect(door_servers_address(servers, 0), NULL, &pusher, &error));
-    ok(embps_connect(door_servers_address(servers, 1), NULL, &watcher, &error));
+    pusher = connect_to(door_servers_address(servers, 0));
+    watcher = connect_to(door_servers_address(servers, 1));
     embps_table_t *table = open_table(pusher, "zeros", "f32");
     embps_table_t *watched = open_table(watcher, "zeros", "f32");
     embps_watch_t *watch;
@@ -385,6 +382,149 @@ static void what_others_push_is_told_to_who_watches(void **unused)
     door_servers_stop(servers);
 }
 
+/* ---- a table of which most lies on disk ---- */
+
+enum { WIDE = 250, WIDE_IDS = 50000, NEW_IDS = 2000, WIDE_BATCH = 200 };
+
+/* What was done to a table, by row: how often one was pushed, which is what all its numbers are. */
+typedef struct ledger {
+    atomic_uint begun[WIDE_IDS + NEW_IDS], answered[WIDE_IDS + NEW_IDS];
+    atomic_uint n_pushes;
+    atomic_bool over;
+    const char *address;
+    uint64_t key;
+    embps_error_t what;
+    int code;
+} ledger_t;
+
+static uint64_t spread(uint64_t number)
+{
+    return number * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static int push_ones(embps_table_t *table, ledger_t *ledger, const uint64_t *numbers,
+                     embps_error_t *what)
+{
+    static float ones[WIDE_BATCH][WIDE];
+    uint64_t ids[WIDE_BATCH];
+    for (size_t i = 0; i < WIDE_BATCH; i++) {
+        ids[i] = spread(numbers[i]);
+        for (size_t c = 0; c < WIDE; c++)
+            ones[i][c] = 1;
+        atomic_fetch_add(&ledger->begun[numbers[i]], 1);
+    }
+    const int code = embps_push(table, EMBPS_DELTA, ids, WIDE_BATCH, ones[0], 0, what);
+    for (size_t i = 0; code == 0 && i < WIDE_BATCH; i++)
+        atomic_fetch_add(&ledger->answered[numbers[i]], 1);
+    atomic_fetch_add(&ledger->n_pushes, 1);
+    return code;
+}
+
+static int open_wide(embps_client_t *client, embps_table_t **table_out, embps_error_t *what)
+{
+    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
+    options.dim = WIDE;
+    return embps_table_open(client, "wide", &options, table_out, what);
+}
+
+/* Pushes to rows that are there, and makes new ones, until it is over. */
+static void *push_meanwhile(void *context)
+{
+    ledger_t *ledger = context;
+    test_random_t random = {.key = ledger->key};
+    embps_client_t *client = NULL;
+    embps_table_t *table;
+    uint64_t numbers[WIDE_BATCH], n_new = 0;
+    ledger->code = embps_connect(ledger->address, NULL, &client, &ledger->what);
+    if (ledger->code == 0)
+        ledger->code = open_wide(client, &table, &ledger->what);
+    while (ledger->code == 0 && !atomic_load(&ledger->over)) {
+        const uint64_t first = test_below(&random, WIDE_IDS);
+        for (size_t i = 0; i < WIDE_BATCH; i++)
+            numbers[i] = (first + 7 * i) % WIDE_IDS;
+        for (size_t i = 0; i < 10 && n_new < NEW_IDS; i++)
+            numbers[i] = WIDE_IDS + n_new++;
+        ledger->code = push_ones(table, ledger, numbers, &ledger->what);
+    }
+    embps_abandon(client, ledger->code);
+    return NULL;
+}
+
+/* One row of a block, that is told for the first time. */
+static void check_wide(ledger_t *ledger, const uint32_t *before, const float *row, size_t number)
+{
+    const uint32_t times = (uint32_t)row[0];
+    for (size_t c = 0; c < WIDE; c++)
+        assert_true(row[c] == (float)times); /* no half of a push */
+    if (times < before[number] || times < 1 || times > atomic_load(&ledger->begun[number]))
+        fail_msg("row %zu is told as pushed %u times; %u before the start, %u by now", number,
+                 (unsigned)times, (unsigned)before[number],
+                 (unsigned)atomic_load(&ledger->begun[number]));
+}
+
+/* Reads the whole table; between two blocks the other thread has pushed again. */
+static void export_meanwhile(embps_table_t *table, ledger_t *ledger, const uint32_t *before)
+{
+    static bool told[WIDE_IDS + NEW_IDS];
+    embps_export_t *walk;
+    embps_block_t block;
+    size_t n_old = 0;
+    uint64_t unspread = 1; /* the inverse of the odd factor, by Newton's iteration */
+    for (int i = 0; i < 6; i++)
+        unspread *= 2 - spread(1) * unspread;
+    ok(embps_export_start(table, 0, &walk, &error));
+    for (;;) {
+        const unsigned n_pushes = atomic_load(&ledger->n_pushes);
+        ok(embps_export_next(walk, &block, &error));
+        if (block.n == 0)
+            break;
+        for (size_t i = 0; i < block.n; i++) {
+            const uint64_t number = block.ids[i] * unspread;
+            assert_true(number < WIDE_IDS + NEW_IDS && !told[number]);
+            told[number] = true;
+            n_old += number < WIDE_IDS;
+            check_wide(ledger, before, block.rows + i * WIDE, number);
+        }
+        while (atomic_load(&ledger->n_pushes) == n_pushes && ledger->code == 0)
+            psc_clock_sleep_us(50);
+    }
+    embps_export_end(walk);
+    assert_int_equal(n_old, WIDE_IDS);
+}
+
+static void rows_on_disk_are_exported_while_others_push(void **unused)
+{
+    (void)unused;
+    static ledger_t ledger;
+    static uint32_t before[WIDE_IDS + NEW_IDS];
+    uint64_t numbers[WIDE_BATCH];
+    pthread_t thread;
+    embps_table_t *table;
+    door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+    options.memory_bytes = UINT64_C(8) << 20;
+    door_servers_t *servers = door_servers_start(&options);
+    embps_client_t *client = connect_to(door_servers_address(servers, 0));
+    ok(open_wide(client, &table, &error));
+    for (uint64_t n = 0; n < WIDE_IDS; n += WIDE_BATCH) {
+        for (size_t i = 0; i < WIDE_BATCH; i++)
+            numbers[i] = n + i;
+        ok(push_ones(table, &ledger, numbers, &error));
+    }
+    assert_in_range(counter_of(client, "store.rows_hot"), 1, WIDE_IDS / 10);
+    ledger.address = door_servers_address(servers, 0);
+    ledger.key = test_random_start().key;
+    assert_int_equal(pthread_create(&thread, NULL, push_meanwhile, &ledger), 0);
+    for (size_t i = 0; i < WIDE_IDS + NEW_IDS; i++)
+        before[i] = atomic_load(&ledger.answered[i]);
+    export_meanwhile(table, &ledger, before);
+    atomic_store(&ledger.over, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (ledger.code != 0)
+        fail_msg("pushes meanwhile: %s", ledger.what.message);
+    ok(embps_close(client, &error));
+    door_servers_stop(servers);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +533,7 @@ int main(void)
         cmocka_unit_test(an_export_may_end_at_any_block),
         cmocka_unit_test(what_cannot_be_imported_is_refused_before_it_is_sent),
         cmocka_unit_test(what_others_push_is_told_to_who_watches),
+        cmocka_unit_test(rows_on_disk_are_exported_while_others_push),
         cmocka_unit_test(a_cache_sees_what_is_imported_and_shows_what_it_has),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
