@@ -138,7 +138,6 @@ COVERED_BY = [
     ("worker/cache/entries.c", "tests/unit/worker/cache/test_cache.c", "part of the cache"),
     ("worker/cache/frequency.c", "tests/unit/worker/cache/test_cache.c", "part of the cache"),
     ("worker/block.c", "tests/unit/worker/test_export_api.c", "what exports bring"),
-    ("worker/watch_api.c", "tests/unit/worker/test_export_api.c", "the public calls"),
     ("worker/import_api.c", "tests/unit/worker/test_export_api.c", "the public call"),
     ("worker/cache_api.c", "tests/unit/worker/test_cached_rows.c", "the calls"),
     ("worker/issue.c", "tests/unit/worker/test_core.c", "what the core is driven with"),

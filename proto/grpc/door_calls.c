@@ -95,6 +95,8 @@ void psp_door_expect(psp_door_t *door)
             return;
         psp_door_call_t *call = new_call(door);
         grpc_completion_queue *queue = psp_grpc_queue_inside(door->queue);
+        if (call != NULL)
+            psp_grpc_tag_give(&call->accepted.tag);
         if (call != NULL &&
             grpc_server_request_call(door->server, &call->inside, &call->details, &call->metadata,
                                      queue, queue, &call->accepted.tag) == GRPC_CALL_OK)
@@ -112,6 +114,7 @@ void psp_door_expect(psp_door_t *door)
 
 void psp_door_start(psp_door_call_t *call, const grpc_op *ops, size_t n, psp_door_step_t *step)
 {
+    psp_grpc_tag_give(&step->tag);
     const grpc_call_error fault = grpc_call_start_batch(call->inside, ops, n, &step->tag, NULL);
     PSC_BUG_ON(fault != GRPC_CALL_OK); /* the batch itself would be wrong */
 }

@@ -33,11 +33,33 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
+#if defined(__SANITIZE_THREAD__)
+#include <sanitizer/tsan_interface.h>
+#endif
 
 struct psp_grpc_queue {
     grpc_completion_queue *inside;
     pthread_t thread;
 };
+
+/* ---- tags ---- */
+
+void psp_grpc_tag_give(psp_grpc_tag_t *tag)
+{
+#if defined(__SANITIZE_THREAD__)
+    __tsan_release(tag);
+#else
+    (void)tag;
+#endif
+}
+
+static void end(psp_grpc_tag_t *tag, bool ok)
+{
+#if defined(__SANITIZE_THREAD__)
+    __tsan_acquire(tag);
+#endif
+    tag->done(tag, ok);
+}
 
 /* ---- the queue ---- */
 
@@ -49,10 +71,8 @@ static void *take_events(void *context)
             grpc_completion_queue_next(inside, gpr_inf_future(GPR_CLOCK_REALTIME), NULL);
         if (event.type == GRPC_QUEUE_SHUTDOWN)
             return NULL;
-        if (event.type == GRPC_OP_COMPLETE) {
-            psp_grpc_tag_t *tag = event.tag;
-            tag->done(tag, event.success != 0);
-        }
+        if (event.type == GRPC_OP_COMPLETE)
+            end(event.tag, event.success != 0);
     }
 }
 

@@ -36,6 +36,10 @@ struct psp_grpc_tag {
     psp_grpc_done_fn done;
 };
 
+/* Before a tag is given to gRPC: what the thread has written by then is there when done is called.
+ * gRPC sees to that by itself; ThreadSanitizer, which cannot look into it, is told. */
+void psp_grpc_tag_give(psp_grpc_tag_t *tag);
+
 /* A completion queue and the thread that takes from it. Holds gRPC's library open. */
 typedef struct psp_grpc_queue psp_grpc_queue_t;
 

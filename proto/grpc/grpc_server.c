@@ -109,6 +109,7 @@ static void door_stop(psp_transport_t *transport)
     if (!first)
         return;
     psp_door_end_resting(door);
+    psp_grpc_tag_give(&door->shut);
     grpc_server_shutdown_and_notify(door->server, psp_grpc_queue_inside(door->queue), &door->shut);
 }
 
