@@ -10,6 +10,7 @@ PSC_MUST_CHECK psc_status_t bench_batch(int argc, char *const argv[], psc_error_
 PSC_MUST_CHECK psc_status_t bench_cache(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_wire(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_door(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t bench_watch(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_pulls(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_pages(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t bench_grow(int argc, char *const argv[], psc_error_t *error);

@@ -115,7 +115,7 @@ static psc_status_t serve(const char *data, int port_to, psc_error_t *error)
                                            .cluster = 1,
                                            .n_servers = 1,
                                            .pool = pool,
-                                           .n_guests = 4};
+                                           .n_guests = 8};
     if (st == PSC_OK)
         st = ps_server_open(&of_server, &server, error);
     if (st != PSC_OK)

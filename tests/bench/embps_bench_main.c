@@ -6,6 +6,7 @@
  * beside it.
  */
 #include "common/log.h"
+#include "common/output.h"
 #include "tests/bench/bench_commands.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ static const struct {
     {"cache", bench_cache, "what a client's cache costs, beside an array of the same rows"},
     {"wire", bench_wire, "pulls and pushes between two ranks beside plain MPI and redis"},
     {"door", bench_door, "pulls and pushes by address, beside bare calls of gRPC's core"},
+    {"watch", bench_watch, "pushes by address while their table is watched, or is not"},
     {"pulls", bench_pulls, "so many pulls from a server that runs, for tools that look at it"},
     {"pages", bench_pages, "what a read costs by the pages that reads are spread over"},
     {"grow", bench_grow, "the row store while its table outgrows its memory"},
@@ -43,11 +45,11 @@ int main(int argc, char *argv[])
     psc_log_set_level(PSC_LOG_WARN);
     if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)) {
         print_help();
-        return EXIT_SUCCESS;
+        return psc_output_end(EXIT_SUCCESS);
     }
     if (argc >= 2 && strcmp(argv[1], "--version") == 0) {
         (void)printf("embps-bench %s\n", EMBPS_VERSION);
-        return EXIT_SUCCESS;
+        return psc_output_end(EXIT_SUCCESS);
     }
     for (size_t k = 0; argc >= 2 && k < N_COMMANDS; k++) {
         if (strcmp(argv[1], commands[k].name) != 0)
@@ -56,7 +58,7 @@ int main(int argc, char *argv[])
         psc_status_t st = commands[k].run(argc - 1, argv + 1, &error);
         if (st != PSC_OK)
             psc_log(PSC_LOG_ERROR, "%s", error.message);
-        return (int)st;
+        return psc_output_end((int)st);
     }
     if (argc >= 2)
         psc_log(PSC_LOG_ERROR, "no command \"%s\"; embps-bench --help lists them", argv[1]);

@@ -27,6 +27,11 @@ fi
     echo "not one line for pulls and one for pushes by address"
     exit 1
 }
+"$bench" watch --rows 300 --dim 7 --seconds 0.01 --repeats 1 --json --dir "$folder" | grep -cE \
+    '^\{"bench": "watch\.(one|four|slow|unread)", "dim": 7, "batch": 300, .*"rows_per_s": [1-9].*"ratio": [0-9.]*[1-9]' | grep -qx 4 || {
+    echo "not one line for each kind of watcher"
+    exit 1
+}
 "$1/embps-server" --data "$folder/pulls" --memory 16M --listen 127.0.0.1:0 --port-file "$folder/port" 2>"$folder/log" &
 server=$!
 trap 'kill "$server" 2>/dev/null' EXIT
@@ -93,7 +98,7 @@ if "$bench" store --bench store.bogus 2>/dev/null || "$bench" store --batch 0 2>
 fi
 
 # The wire: one object a line for each bench beside the exchange, and beside redis where that is.
-if timeout 250 "$bench" wire --json --rows 2000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 700 --in-flight 1 3 \
+if timeout 800 "$bench" wire --json --rows 2000 --seconds 0.002 --repeats 1 --dim 12 --batch 64 700 --in-flight 1 3 \
     --dir "$folder" >"$folder/lines" 2>"$folder/said"; then
     python3 - "$folder/lines" "$folder/said" <<'END' || exit 1
 import json, sys
