@@ -457,6 +457,22 @@ static int flood(embps_table_t *table, const uint64_t *ids, size_t n, const floa
     return first;
 }
 
+/* What is there in time; the rest is told to be late. Returns how many are there. */
+static size_t pull_in_time(embps_table_t *table, const uint64_t *ids, size_t n_ids, float *rows,
+                           uint8_t *states, uint32_t within_ms)
+{
+    const uint64_t start_us = psc_clock_us();
+    REQUIRE(embps_pull_within(table, ids, n_ids, rows, states, 0, within_ms, &test_error) == 0);
+    printf("a pull within %u ms took %llu ms\n", (unsigned)within_ms,
+           (unsigned long long)(psc_clock_us() - start_us) / 1000);
+    size_t n_there = 0;
+    for (size_t i = 0; i < n_ids; i++) {
+        REQUIRE(states[i] == EMBPS_ROW_PRESENT || states[i] == EMBPS_ROW_LATE);
+        n_there += states[i] == EMBPS_ROW_PRESENT;
+    }
+    return n_there;
+}
+
 static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder)
 {
     uint64_t *ids = psc_alloc_array(n_ids, sizeof *ids);
@@ -466,19 +482,16 @@ static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder
     embps_table_t *table = open_wide(client, ids, rows, n_ids);
     mark(folder, "ready");
     await(folder, "go");
-    /* What is there in time; the rest is told to be late. */
-    uint64_t start_us = psc_clock_us();
-    REQUIRE(embps_pull_within(table, ids, n_ids, rows, states, 0, 50, &test_error) == 0);
-    printf("a pull within 50 ms took %llu ms\n",
-           (unsigned long long)(psc_clock_us() - start_us) / 1000);
     size_t n_there = 0;
-    for (size_t i = 0; i < n_ids; i++) {
-        REQUIRE(states[i] == EMBPS_ROW_PRESENT || states[i] == EMBPS_ROW_LATE);
-        if (states[i] == EMBPS_ROW_PRESENT)
-            ids[n_there++] = i;
-    }
+    /* On a busy machine the other server may take longer. */
+    for (uint32_t within_ms = 50; within_ms <= 12800 && n_there <= n_ids / 4; within_ms *= 4)
+        n_there = pull_in_time(table, ids, n_ids, rows, states, within_ms);
     REQUIRE(n_there > n_ids / 4 && n_there < n_ids * 3 / 4);
-    embps_set_timeout(client, 1500);
+    for (size_t i = 0, there = 0; i < n_ids; i++) {
+        if (states[i] == EMBPS_ROW_PRESENT)
+            ids[there++] = i;
+    }
+    embps_set_timeout(client, 5000);
     for (size_t i = n_there, late = 0; i < n_ids; late++) {
         if (states[late] == EMBPS_ROW_LATE)
             ids[i++] = late;
@@ -490,7 +503,7 @@ static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder
     printf("%s; %ld KiB more\n", test_error.message, max_rss_kib() - before_kib);
     REQUIRE(test_error.rank == 1);
     REQUIRE(strncmp(test_error.message, "server 1 (host ", 15) == 0);
-    REQUIRE(strstr(test_error.message, "has not answered for 1500 ms") != NULL);
+    REQUIRE(strstr(test_error.message, "has not answered for 5 s") != NULL);
     REQUIRE(getenv("EMBPS_TEST_SANITIZER") != NULL || max_rss_kib() - before_kib < 96 * 1024);
     REQUIRE(embps_pull(table, ids, n_there, rows, &test_error) == 0); /* of the other server */
     mark(folder, "told");

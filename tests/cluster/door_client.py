@@ -38,7 +38,7 @@ class Server:
     def __init__(self, address):
         self.channel = grpc.insecure_channel(address, options=OPTIONS)
         self.stub = stubs.EmbpsStub(self.channel)
-        self.hello = self.stub.Hello(pb.HelloRequest(header=pb.RequestHeader(protocol=1)), timeout=30)
+        self.hello = self.stub.Hello(pb.HelloRequest(header=pb.RequestHeader(protocol=1)), timeout=120)
         assert self.hello.header.status == 0, self.hello.header.message
         assert self.hello.lease_ms > 0
         self.sequence = 0
@@ -52,10 +52,10 @@ class Server:
 
     def raw(self, method, message):
         call = self.channel.unary_unary(f"/embps.v1.Embps/{method}")
-        return call(message, timeout=30)
+        return call(message, timeout=120)
 
     def goodbye(self):
-        reply = self.stub.Goodbye(pb.GoodbyeRequest(header=self.header(ordered=True)), timeout=30)
+        reply = self.stub.Goodbye(pb.GoodbyeRequest(header=self.header(ordered=True)), timeout=120)
         assert reply.header.status == 0
         self.channel.close()
 
@@ -74,7 +74,7 @@ class Cluster:
         self.table = 0
         for server in self.servers:
             reply = server.stub.OpenTable(
-                pb.OpenTableRequest(header=server.header(ordered=True), table=self.table, **options), timeout=30)
+                pb.OpenTableRequest(header=server.header(ordered=True), table=self.table, **options), timeout=120)
             assert reply.header.status == 0, reply.header.message
             self.table, self.epoch = reply.table, reply.table_epoch
 
@@ -97,7 +97,7 @@ class Cluster:
     def pull(self, rows):
         got = {}
         for server, part in self.split(rows):
-            got.update(self.values(server.stub.Pull(self.pull_request(server, part), timeout=30), part))
+            got.update(self.values(server.stub.Pull(self.pull_request(server, part), timeout=120), part))
         return got
 
     def push_request(self, server, rows, kind, values, **header):
@@ -108,7 +108,7 @@ class Cluster:
 
     def push(self, kind, values):
         for server, part in self.split(values):
-            reply = server.stub.Push(self.push_request(server, part, kind, values), timeout=30)
+            reply = server.stub.Push(self.push_request(server, part, kind, values), timeout=120)
             assert reply.header.status == 0, reply.header.message
 
     def goodbye(self):
@@ -192,16 +192,16 @@ def rows_check(address):
     two = {row: (2.0, 2.0, 2.0) for row in part}
     first, second = server.sequence + 1, server.sequence + 2
     late = server.stub.Push.future(
-        cluster.push_request(server, part, pb.PUSH_ASSIGN, two, sequence=second), timeout=30)
+        cluster.push_request(server, part, pb.PUSH_ASSIGN, two, sequence=second), timeout=120)
     for _ in range(3):
-        reply = server.stub.Push(cluster.push_request(server, part, pb.PUSH_ASSIGN, one, sequence=first), timeout=30)
+        reply = server.stub.Push(cluster.push_request(server, part, pb.PUSH_ASSIGN, one, sequence=first), timeout=120)
         assert reply.header.status == 0, reply.header.message
     assert late.result().header.status == 0
     server.sequence = second
     assert all(v == (2, 2, 2) for v in cluster.pull(part).values())
     for _ in range(3):
         reply = server.stub.Push(cluster.push_request(server, part, pb.PUSH_DELTA, one, sequence=second + 1),
-                                 timeout=30)
+                                 timeout=120)
         assert reply.header.status == 0, reply.header.message
     server.sequence += 1
     assert all(v == (3, 3, 3) for v in cluster.pull(part).values())
@@ -209,10 +209,10 @@ def rows_check(address):
     # What embps refuses is in the header of a call that is OK; what the door refuses is a status.
     wrong = cluster.pull_request(server, part)
     wrong.header.cluster ^= 1
-    assert server.stub.Pull(wrong, timeout=30).header.status == 20
+    assert server.stub.Pull(wrong, timeout=120).header.status == 20
     wrong = cluster.pull_request(server, part)
     wrong.header.session ^= 1
-    assert server.stub.Pull(wrong, timeout=30).header.status == 21
+    assert server.stub.Pull(wrong, timeout=120).header.status == 21
     try:
         server.raw("Pull", bytes(LIMIT + 1))
         raise AssertionError("a message over the limit was taken")
@@ -260,7 +260,7 @@ def malformed_check(address, count):
     waiting = []
     for n in range(count):
         method, message = bad()
-        waiting.append(server.channel.unary_unary(f"/embps.v1.Embps/{method}").future(message, timeout=60))
+        waiting.append(server.channel.unary_unary(f"/embps.v1.Embps/{method}").future(message, timeout=120))
         if len(waiting) < 100 and n + 1 < count:
             continue
         for call in waiting:
@@ -284,7 +284,7 @@ def hold(address):
     print("held", flush=True)
     sys.stdin.readline()
     try:
-        server.stub.Stats(pb.StatsRequest(header=server.header()), timeout=30)
+        server.stub.Stats(pb.StatsRequest(header=server.header()), timeout=120)
         raise AssertionError("the server still answers")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.UNAVAILABLE, error

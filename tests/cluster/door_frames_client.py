@@ -40,7 +40,7 @@ def export(cluster, **fields):
     found = {}
     for server in cluster.servers:
         n_blocks = 0
-        for reply in server.stub.Export(export_request(cluster, server, **fields), timeout=60):
+        for reply in server.stub.Export(export_request(cluster, server, **fields), timeout=120):
             check(reply)
             n_blocks += 1
             values = struct.unpack(f"<{len(reply.rows) // 4}f", reply.rows)
@@ -56,7 +56,7 @@ def streams(cluster):
     rows = {row * 0x9E3779B97F4A7C15 % 2**64: (row, -row, 0.5) for row in range(N)}
     for server, part in cluster.split(rows):
         values = {row: rows[row] for row in part}
-        reply = check(server.stub.Import(blocks(cluster, server, values, door.D), timeout=60))
+        reply = check(server.stub.Import(blocks(cluster, server, values, door.D), timeout=120))
         assert (reply.rows, reply.created) == (len(part), len(part)), reply
     assert export(cluster, max_rows=100) == rows
     some = sorted(rows)[:50]
@@ -68,29 +68,29 @@ def streams(cluster):
                                dim=door.D, ids=part[:1], rows=struct.pack("<3f", 1, float("nan"), 1))
         late = pb.ImportRequest(header=server.header(ordered=True), table=cluster.table, table_epoch=cluster.epoch,
                                 dim=door.D, ids=part[:1], rows=struct.pack("<3f", 9, 9, 9))
-        reply = server.stub.Import(iter([*good, bad, late]), timeout=60)
+        reply = server.stub.Import(iter([*good, bad, late]), timeout=120)
         assert reply.header.status == 2 and "not finite" in reply.header.message, reply
         assert (reply.rows, reply.created) == (20, 0), reply
         server.sequence -= 1  # the last one was never read
     # Streams without a message, of an unknown table, of a request with a sequence, malformed.
     server = cluster.servers[0]
     try:
-        server.stub.Import(iter([]), timeout=30)
+        server.stub.Import(iter([]), timeout=120)
         raise AssertionError("an empty stream")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
-    replies = list(server.stub.Export(pb.ExportRequest(header=server.header(), table=99), timeout=30))
+    replies = list(server.stub.Export(pb.ExportRequest(header=server.header(), table=99), timeout=120))
     assert len(replies) == 1 and replies[0].header.status == 3, replies
     try:
         request = pb.ExportRequest(header=server.header(ordered=True), table=cluster.table,
                                    table_epoch=cluster.epoch, max_rows=10)
-        list(server.stub.Export(request, timeout=30))
+        list(server.stub.Export(request, timeout=120))
         raise AssertionError("a stream whose request has a sequence")
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT and "sequence" in error.details(), error
     call = server.channel.unary_stream("/embps.v1.Embps/Export")
     try:
-        reply = pb.ExportReply.FromString(b"".join(call(b"\xff\xff", timeout=30)))
+        reply = pb.ExportReply.FromString(b"".join(call(b"\xff\xff", timeout=120)))
         assert reply.header.status == 20, reply
     except grpc.RpcError as error:
         assert error.code() == grpc.StatusCode.INVALID_ARGUMENT, error
@@ -103,22 +103,22 @@ def many(cluster):
         reply = check(server.stub.OpenTable(
             pb.OpenTableRequest(header=server.header(ordered=True), name="many", dim=dim, init="zeros", seed=1,
                                 optimizer="sgd", table=0 if server is cluster.servers[0] else cluster.table),
-            timeout=30))
+            timeout=120))
         cluster.table, cluster.epoch = reply.table, reply.table_epoch
     rows = {row: (float(row),) * dim for row in range(20000)}
     for server, part in cluster.split(rows):
-        check(server.stub.Import(blocks(cluster, server, {row: rows[row] for row in part}, dim, 1000), timeout=60))
+        check(server.stub.Import(blocks(cluster, server, {row: rows[row] for row in part}, dim, 1000), timeout=120))
 
 
 def cancelled(cluster):
     many(cluster)
     server = cluster.servers[0]
     for n_blocks in range(8):
-        stream = server.stub.Export(export_request(cluster, server, max_rows=50), timeout=60)
+        stream = server.stub.Export(export_request(cluster, server, max_rows=50), timeout=120)
         for _, reply in zip(range(n_blocks), stream):
             check(reply)
         stream.cancel()
-    unread = server.stub.Export(export_request(cluster, server), timeout=60)
+    unread = server.stub.Export(export_request(cluster, server), timeout=120)
     # The owner serves others meanwhile, and another export.
     assert len(export(cluster, max_rows=1000)) == 20000
     unread.cancel()
@@ -131,7 +131,7 @@ def watched(cluster):
     for server, part in cluster.split(rows):
         request = pb.WatchRequest(header=server.header(), table=cluster.table, table_epoch=cluster.epoch,
                                   want_rows=True, wait_ms=50)
-        stream = server.stub.Watch(request, timeout=100)
+        stream = server.stub.Watch(request, timeout=250)
         first = check(next(stream))
         assert not first.ids and not first.lost, first
         streams_of.append((part, stream))
@@ -150,18 +150,18 @@ def watched(cluster):
     # One message alone, with and without the end of its wait.
     server = cluster.servers[0]
     request = pb.WatchRequest(header=server.header(), table=cluster.table, table_epoch=cluster.epoch)
-    first = check(server.stub.WatchBlock(request, timeout=30))
+    first = check(server.stub.WatchBlock(request, timeout=120))
     request.cursor, request.wait_ms = first.next, 20
-    assert not check(server.stub.WatchBlock(request, timeout=30)).ids
+    assert not check(server.stub.WatchBlock(request, timeout=120)).ids
     request.cursor = b"nowhere"
-    assert server.stub.WatchBlock(request, timeout=30).header.status == 2
+    assert server.stub.WatchBlock(request, timeout=120).header.status == 2
     print("watched")
 
 
 def cut(cluster):
     many(cluster)
     server = cluster.servers[0]
-    stream = server.stub.Export(export_request(cluster, server, max_rows=1), timeout=100)
+    stream = server.stub.Export(export_request(cluster, server, max_rows=1), timeout=250)
     check(next(stream))
     print("reading", flush=True)
     sys.stdin.readline()

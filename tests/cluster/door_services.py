@@ -54,7 +54,7 @@ def without_json_names(file):
 
 def ask_all(stub, pb, questions):
     requests = [pb.ServerReflectionRequest(host="here", **question) for question in questions]
-    answers = list(stub.ServerReflectionInfo(iter(requests), timeout=60))
+    answers = list(stub.ServerReflectionInfo(iter(requests), timeout=250))
     assert len(answers) == len(requests)
     for request, answer in zip(requests, answers):
         assert answer.original_request == request and answer.valid_host == "here"
@@ -74,7 +74,7 @@ def pull_by_reflection(channel, files):
         asked = factory.GetPrototype(method.input_type)
         answered = factory.GetPrototype(method.output_type)
         made = channel.unary_unary(f"/{service.full_name}/{method_name}", asked.SerializeToString, answered.FromString)
-        reply = made(asked(**fields), timeout=60)
+        reply = made(asked(**fields), timeout=250)
         assert reply.header.status == 0, reply.header.message
         return reply
 
@@ -124,10 +124,10 @@ def watch_check(address):
     channel = channel_to(address)
     stub = health_pb2_grpc.HealthStub(channel)
     response = health_pb2.HealthCheckResponse
-    other = stub.Watch(health_pb2.HealthCheckRequest(service="other"), timeout=60)
+    other = stub.Watch(health_pb2.HealthCheckRequest(service="other"), timeout=250)
     assert next(other).status == response.SERVICE_UNKNOWN
     other.cancel()
-    watch = stub.Watch(health_pb2.HealthCheckRequest(service="embps.v1.Embps"), timeout=60)
+    watch = stub.Watch(health_pb2.HealthCheckRequest(service="embps.v1.Embps"), timeout=250)
     assert next(watch).status == response.SERVING
     print("watching", flush=True)
     assert next(watch).status == response.NOT_SERVING

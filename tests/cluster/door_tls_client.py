@@ -29,7 +29,7 @@ else:
     channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(read(ca), read(key), read(cert)),
                                   options=options)
 try:
-    reply = stubs.EmbpsStub(channel).Hello(pb.HelloRequest(header=pb.RequestHeader(protocol=1)), timeout=20)
+    reply = stubs.EmbpsStub(channel).Hello(pb.HelloRequest(header=pb.RequestHeader(protocol=1)), timeout=120)
     assert reply.header.status == 0, reply.header.message
     print("hello")
 except grpc.RpcError as error:

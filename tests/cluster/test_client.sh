@@ -16,7 +16,7 @@ run() # SERVERS WORKERS ARGUMENT...
     local servers=$1 workers=$2
     shift 2
     job=$((job + 1))
-    if ! timeout 250 mpirun --oversubscribe --bind-to none \
+    if ! timeout 800 mpirun --oversubscribe --bind-to none \
         -n "$servers" "$build/embps-server" --data "$dir/data-$job" --memory "$memory" : \
         -n "$workers" "$client" "$@" >"$dir/log-$job" 2>&1; then
         echo "failed: $servers servers, $workers workers, $*"
@@ -29,7 +29,7 @@ run() # SERVERS WORKERS ARGUMENT...
 run 1 1 one 3000 "$dir/rows-1"
 run 2 1 one 3000 "$dir/rows-2"
 run 3 1 one 3000 "$dir/rows-3"
-timeout 250 "$client" one 3000 "$dir/rows-local" "$dir/data-local"
+timeout 800 "$client" one 3000 "$dir/rows-local" "$dir/data-local"
 for other in 2 3 local; do
     cmp "$dir/rows-1" "$dir/rows-$other"
 done
@@ -46,7 +46,7 @@ run 3 2 many 200
 run 5 2 many 1
 run 2 1 refused
 
-if ! timeout 250 mpirun --oversubscribe --bind-to none -n 2 "$client" alone >"$dir/log-alone" 2>&1; then
+if ! timeout 800 mpirun --oversubscribe --bind-to none -n 2 "$client" alone >"$dir/log-alone" 2>&1; then
     cat "$dir/log-alone"
     exit 1
 fi

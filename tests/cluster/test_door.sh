@@ -14,7 +14,7 @@ start() # NAME OPTION...
     env --default-signal=INT "$server" --data "$name" --memory 16M --port-file "$name.port" "$@" \
         >"$name.log" 2>&1 </dev/null &
     job=$!
-    await 30 test -s "$name.port" || { cat "$name.log"; exit 1; }
+    await 60 test -s "$name.port" || { cat "$name.log"; exit 1; }
     port=$(sed 's/.*://' "$name.port")
 }
 

@@ -39,7 +39,7 @@ wait "$reader" || failed "a stream that the server's end cuts: $(cat cut.log)"
 env --default-signal=INT "${bare[@]}" -n 3 "$server" --data three --memory 16M --listen 127.0.0.1:0 \
     --port-file three.port >three.log 2>&1 </dev/null &
 job=$!
-await 30 test -s three.port || { cat three.log; exit 1; }
+await 60 test -s three.port || { cat three.log; exit 1; }
 ask "$(sed -n 2p three.port)" streams >streams.log 2>&1 && grep -q 'streams are right' streams.log ||
     failed "streams of three servers: $(cat streams.log)"
 ask "$(sed -n 3p three.port)" watched >watched.log 2>&1 && grep -q watched watched.log ||

@@ -28,7 +28,7 @@ end_with_guest() # NAME ADDRESS SIGNAL CODE
     ask "$2" hold <line >"hold-$1.log" 2>&1 &
     local guest=$! code=0
     exec 4>line
-    await 30 grep -q held "hold-$1.log" || failed "$1: no guest: $(cat "hold-$1.log")"
+    await 60 grep -q held "hold-$1.log" || failed "$1: no guest: $(cat "hold-$1.log")"
     kill "-$3" "$job"
     wait "$job" || code=$?
     job=
@@ -38,7 +38,7 @@ end_with_guest() # NAME ADDRESS SIGNAL CODE
 }
 $python "$root/tests/cluster/door_services.py" stubs "$address" watch >watch.log 2>&1 &
 watch=$!
-await 30 grep -q watching watch.log || failed "nobody watches: $(cat watch.log)"
+await 60 grep -q watching watch.log || failed "nobody watches: $(cat watch.log)"
 end_with_guest alone "$address" TERM 0
 wait "$watch" || failed "who watches is not told of the end: $(cat watch.log)"
 
@@ -46,7 +46,7 @@ wait "$watch" || failed "who watches is not told of the end: $(cat watch.log)"
 env --default-signal=INT "${bare[@]}" -n 3 "$server" --data three --memory 16M --listen 127.0.0.1:0 \
     --port-file three.port >three.log 2>&1 </dev/null &
 job=$!
-await 30 test -s three.port || { cat three.log; exit 1; }
+await 60 test -s three.port || { cat three.log; exit 1; }
 [ "$(sort -u three.port | wc -l)" = 3 ] || failed "three addresses: $(cat three.port)"
 ask "$(sed -n 2p three.port)" rows >rows.log 2>&1 && grep -q 'rows on 3 servers are right' rows.log || failed "rows on three servers: $(cat rows.log)"
 kill -USR1 "$job"
@@ -60,7 +60,7 @@ job=
 # Guests of a job that trains. It ends when its workers have left, as they did, whoever else is there.
 make_text text 3000 500
 "${bare[@]}" -n 2 "$server" --data job --memory 16M --listen 127.0.0.1:0 --port-file job.port : \
-    -n 1 "$train" skipgram --corpus text --out vectors --epochs 1000 --quiet >job.log 2>&1 </dev/null &
+    -n 1 "$train" skipgram --corpus text --out vectors --epochs 1000000 --quiet >job.log 2>&1 </dev/null &
 job=$!
 await 60 test -s job.port || { cat job.log; exit 1; }
 ask "$(sed -n 1p job.port)" rows >rows.log 2>&1 && grep -q 'rows on 2 servers are right' rows.log || failed "guests of a job: $(cat rows.log)"

@@ -76,9 +76,8 @@ waiting_job() { # name, options...
     shift
     job wait "$@" &
     pid=$!
-    for _ in $(seq 200); do
-        [ "$(find "$EMBPS_TEST_STARTED" -type f -size +0 | wc -l)" -eq 2 ] && break # the workers
-        sleep 0.05
+    until [ "$(find "$EMBPS_TEST_STARTED" -type f -size +0 | wc -l)" -eq 2 ] || ! kill -0 "$pid" 2>/dev/null; do
+        sleep 0.05 # until the workers have started
     done
     run_pid=$(child_of "$pid")
 }
@@ -96,7 +95,7 @@ if setpriv --pdeathsig TERM true 2>/dev/null; then
     check "mpirun and the workers run" 3 "$(ps -o pid= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | wc -l)"
     kill -KILL "$run_pid"
     wait "$pid" 2>/dev/null
-    for ((i = 0; i < 150; i++)); do
+    for ((i = 0; i < 600; i++)); do
         left=$(ps -o pid=,comm= -p "${ranks[0]},${ranks[1]},${ranks[2]}" | grep -v defunct) || break
         sleep 0.1
     done

@@ -10,7 +10,7 @@ cd "$dir"
 
 pushes=10000
 [ -z "${EMBPS_TEST_SANITIZER-}" ] || pushes=1000 # the same, slower
-if ! timeout 250 "${bare[@]}" -n 2 "$server" --data "$dir/data" --memory 16M : \
+if ! timeout 800 "${bare[@]}" -n 2 "$server" --data "$dir/data" --memory 16M : \
     -n 8 "$build/tests/exact_main" $pushes >log 2>&1 </dev/null; then
     failed "the job"
 fi

@@ -23,7 +23,7 @@ hosts_job() # NAME HOSTS SERVERS WORKERS OPTION... -- ARGUMENT...
         options+=(--hosts "hosts-$name")
     fi
     shift 4
-    if ! timeout 250 "$root/scripts/embps-run" "${options[@]}" "$@" >"log-$name" 2>&1 </dev/null; then
+    if ! timeout 800 "$root/scripts/embps-run" "${options[@]}" "$@" >"log-$name" 2>&1 </dev/null; then
         failed "$name"
         cat "log-$name"
     fi
@@ -53,10 +53,10 @@ tail -n 1 json | grep -q "\"event\":\"done\".*\"words\":$((2 * words))," || fail
 
 # Told to stop, all ranks on all hosts end in order.
 run_options=(--hosts hosts-crossed)
-start_training run log "$dir/data" 16M "${training[@]}" --epochs 100000 --out "$dir/stopped" --log-json "$dir/progress"
+start_training run log "$dir/data" 16M "${training[@]}" --epochs 1000000 --out "$dir/stopped" --log-json "$dir/progress"
 await 60 test -s progress || { failed "the training does not begin"; cat log; }
 kill -TERM "$job"
-finish_job 30
+finish_job 60
 [ $status = 7 ] || { failed "a stopped job ends with $status"; cat log; }
 [ "$(states_of data)" = "clean clean" ] || failed "the stopped job's directories are: $(states_of data)"
 expect_no_output "stopped" stopped
@@ -69,9 +69,9 @@ start_holding run log "$dir/data-link" 16M 1000 "$dir/hold" 13
 await 60 holding hold || { failed "the job does not come up"; cat log; }
 "$TESTNET" link node2 down
 touch hold/go
-finish_job 30
+finish_job 60
 [ $status != 0 ] || failed "a job that lost a host ends with 0"
 grep -q "Remote daemon.*node2" log || { failed "the host is not named"; cat log; }
-await 30 no_jobs_left || failed "ranks are left: $(jobs_left | xargs -r ps -o args -p)"
+await 60 no_jobs_left || failed "ranks are left: $(jobs_left | xargs -r ps -o args -p)"
 echo "ok: a host without its link, status $status"
 exit $((failures > 0))

@@ -31,19 +31,24 @@ for pid in "${pids[@]}"; do
         sleep 0.2
     done
 done
-before=()
-for pid in "${pids[@]}"; do
-    before+=("$(ticks_of "$pid")")
-done
+# On a machine where that could hardly run it goes on a little later. Who is never idle is not so in any of these times.
 ticks_per_s=$(getconf CLK_TCK)
-start=$(date +%s%N)
-sleep 4
-for i in "${!pids[@]}"; do
-    used=$(($(ticks_of "${pids[i]}") - before[i]))
-    hundredths=$((used * 10000 * (1000000000 / ticks_per_s) / ($(date +%s%N) - start)))
-    printf 'server %d: %d.%02d%% of a core\n' "$i" $((hundredths / 100)) $((hundredths % 100))
-    [ $hundredths -lt 300 ] || failed "server $i is not idle"
+for ((look = 0; look < 5; look++)); do
+    before=() busy=
+    for pid in "${pids[@]}"; do
+        before+=("$(ticks_of "$pid")")
+    done
+    start=$(date +%s%N)
+    sleep 4
+    for i in "${!pids[@]}"; do
+        used=$(($(ticks_of "${pids[i]}") - before[i]))
+        hundredths=$((used * 10000 * (1000000000 / ticks_per_s) / ($(date +%s%N) - start)))
+        printf 'server %d: %d.%02d%% of a core\n' "$i" $((hundredths / 100)) $((hundredths % 100))
+        [ $hundredths -lt 300 ] || busy="$busy $i"
+    done
+    [ -n "$busy" ] || break
 done
+[ -z "$busy" ] || failed "not idle: server$busy"
 touch hold/go
 finish_job 60
 [ $status = 0 ] || { failed "the job ends with $status"; cat log; }

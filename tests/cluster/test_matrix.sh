@@ -7,4 +7,4 @@ matrix=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/tests/bench/matrix
 sample=6
 [ -z "${EMBPS_TEST_SANITIZER-}" ] || sample=2
 cd "$2"
-TMPDIR=$2 timeout 250 "$matrix" --build "$1" --sample $sample ${EMBPS_TEST_SEED:+--seed "$EMBPS_TEST_SEED"}
+TMPDIR=$2 timeout 800 "$matrix" --build "$1" --sample $sample ${EMBPS_TEST_SEED:+--seed "$EMBPS_TEST_SEED"}

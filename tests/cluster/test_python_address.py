@@ -117,7 +117,7 @@ class Address(python_tests.Case):
             embps.connect(self.address, cluster=number ^ 1)
 
     def test_calls_end_when_the_server_has(self):
-        client = self.guest(timeout=1)
+        client = self.guest(timeout=5)
         table = client.table("t", 2)
         future = table.pull_async([1])
         future.result()

@@ -7,7 +7,6 @@ set -euo pipefail
 build=$1 dir=$2
 # shellcheck source=tests/support/trainings
 . "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
-job_seconds=60
 cd "$dir"
 
 grouped_text 11 1200 30 60 14 >text
@@ -26,7 +25,7 @@ options=(--corpus text --dim 50 --epochs 2 --min-count 3 --batch-words 1500 --st
 mpi step-1 1 3 64M "${options[@]}" 0
 mpi step-2 2 3 8M "${options[@]}" 0
 mpi step-3 3 3 64M "${options[@]}" 0
-timeout 250 "$train" skipgram --local --threads 3 --data data-local --memory 64M "${options[@]}" 0 --out local --quiet
+timeout 800 "$train" skipgram --local --threads 3 --data data-local --memory 64M "${options[@]}" 0 --out local --quiet
 for other in step-2 step-3 local; do
     cmp step-1 $other
 done

@@ -18,10 +18,10 @@ check() # WHAT EXPECTED ACTUAL
     fi
 }
 
-# Whether FROM reaches port 1 of ADDRESS: a closed port answers "refused", and soon.
-reaches() # FROM ADDRESS
+# Whether FROM reaches port 1 of ADDRESS: a closed port answers "refused", and soon. SECONDS: what it may take.
+reaches() # FROM ADDRESS [SECONDS]
 {
-    "$TESTNET" on "$1" "timeout 2 bash -c ': </dev/tcp/$2/1' 2>&1" | grep -q refused && echo yes || echo no
+    "$TESTNET" on "$1" "timeout ${3:-60} bash -c ': </dev/tcp/$2/1' 2>&1" | grep -q refused && echo yes || echo no
 }
 
 inside()
@@ -39,7 +39,7 @@ inside()
     check "memory files and TMPDIR are a host's own" none "$("$TESTNET" on node2 'ls /dev/shm $TMPDIR | grep one || echo none')"
     check "a host sees its own processes alone" 0 "$("$TESTNET" on node1 "ps -e -o args= | grep -c '[b]e-head'")"
     "$TESTNET" link node2 down
-    check "without a link it is not reached" no "$(reaches node1 10.77.0.2)"
+    check "without a link it is not reached" no "$(reaches node1 10.77.0.2 2)"
     check "the others are" yes "$(reaches node1 10.77.0.3)"
     "$TESTNET" link node2 up
     check "with its link again it is" yes "$(reaches node1 10.77.0.2)"
@@ -49,7 +49,7 @@ inside()
     "$TESTNET" kill node3
     wait $sleeper 2>/dev/null
     check "a killed host takes its processes along" "" "$(pgrep -x sleep -a | grep 1000)"
-    check "and answers nobody" no "$(reaches node1 10.77.0.3)"
+    check "and answers nobody" no "$(reaches node1 10.77.0.3 2)"
     check "an unknown host is told" "testnet: no host \"node9\"; there are: node1 node2 node3" \
         "$("$TESTNET" on node9 true 2>&1)"
     exit $failures
@@ -101,7 +101,7 @@ for signal in TERM INT HUP KILL; do
     until [ -e started ] && left >/dev/null; do sleep 0.02; done
     kill -$signal $run
     wait $run 2>/dev/null
-    for _ in $(seq 250); do
+    for _ in $(seq 3000); do
         left >/dev/null || break
         sleep 0.02
     done

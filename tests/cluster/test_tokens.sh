@@ -135,7 +135,7 @@ with (embps.connect(address, token_file="reader.token") as reader,
     words.push_delta([3], ones)
     assert reader.table("words", 4).pull([3]).tolist() == ones
     denied("table words, any right", writer.table, "words", 4)
-denied("wants a token", embps.connect, address, wait=1)
+denied("wants a token", embps.connect, address, wait=60)
 END
 else
     echo "not run: Python (no numpy, or sanitizers)"

@@ -28,7 +28,7 @@ mpi() # NAME SERVERS WORKERS MEMORY
 
 alone() # NAME THREADS MEMORY
 {
-    timeout 250 "$train" "$model" --local --threads "$2" --data "data-$1" --memory "$3" \
+    timeout 800 "$train" "$model" --local --threads "$2" --data "data-$1" --memory "$3" \
         "${options[@]}" "${epochs[@]}" --out "$1" --out-context "$1.context" --save-vocab "$1.vocab"
     rm -rf "data-$1"
     echo "ok: $model $1"
@@ -86,10 +86,10 @@ echo "ok: vocabulary read, binary"
 
 # A signal ends a job in order: no vectors, a status of its own, a clean data directory.
 model=skipgram
-timeout 250 "$train" skipgram --local --threads 2 --data data-signal --memory 64M "${options[@]}" \
-    --epochs 10000 --out stopped --log-json stopped.json 2>stopped.log &
+timeout 800 "$train" skipgram --local --threads 2 --data data-signal --memory 64M "${options[@]}" \
+    --epochs 1000000 --out stopped --log-json stopped.json 2>stopped.log &
 pid=$!
-until [ -s stopped.json ]; do kill -0 $pid; done
+until [ -s stopped.json ]; do kill -0 $pid && sleep 0.02; done
 kill -TERM $pid
 status=0
 wait $pid || status=$?

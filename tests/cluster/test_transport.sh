@@ -3,7 +3,7 @@
 set -eu
 program=$1/tests/transport_main
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-run=(timeout 250 mpirun --oversubscribe --bind-to none)
+run=(timeout 800 mpirun --oversubscribe --bind-to none)
 
 expect() { # expect LINE COMMAND...
     local line=$1 output

@@ -57,7 +57,7 @@ done
 cmp sums-1 sums-3
 echo "ok: two workers at staleness 0"
 
-timeout 250 "$train" skipgram --local --threads 1 --data data-local --memory 64M "${options[@]}" \
+timeout 800 "$train" skipgram --local --threads 1 --data data-local --memory 64M "${options[@]}" \
     --wire int8 --out local
 cmp local int8-1
 echo "ok: bytes, and the same in one process"

@@ -32,6 +32,10 @@ no_more_descriptors() # PID N
 {
     [ "$(descriptors "$1")" -le "$2" ]
 }
+noticed_or_over() # PID OF A CLIENT
+{
+    grep -qx timeout out-stopped || ! kill -0 "$1"
+}
 anonymous_kib() # PID
 {
     awk '/^RssAnon/ { print $2 }' "/proc/$1/status"
@@ -58,7 +62,7 @@ crowd() # ROUND
 
 trial() # SERVERS ROUNDS
 {
-    local g pid round records=() stopped ended=0 end=TERM start=("$server") before=() warm=() now
+    local g n pid round records=() stopped ended=0 end=TERM start=("$server") before=() warm=() now
     if [ "$1" != 1 ]; then
         start=(env --default-signal=INT "${bare[@]}" -n "$1" "$server")
         end=USR1
@@ -89,16 +93,26 @@ trial() # SERVERS ROUNDS
     done
 
     # A server that is stopped for longer than a client waits, and goes on.
-    "$guest" push "$address" record-stopped "$clients" 20000 300 >out-stopped 2>&1 </dev/null &
-    stopped=$!
-    await 60 half_way record-stopped 1000 || failed "the client does not begin"
-    kill -STOP "$pid"
-    await 60 grep -q timeout out-stopped || failed "a client does not notice that its server is stopped"
-    kill -CONT "$pid"
-    wait "$stopped" || { failed "the client of a stopped server fails"; cat out-stopped; }
-    "$guest" check "$address" "${records[@]}" "$clients" record-stopped || failed "$1 servers, stopped: pushes are lost or doubled"
+    # One that was through by then is followed by one with more to do.
+    for ((n = 20000; n <= 1280000; n *= 4)); do
+        rm -f record-stopped
+        "$guest" push "$address" record-stopped "$((clients + 2 + n))" $n 300 >out-stopped 2>&1 </dev/null &
+        stopped=$!
+        await 60 half_way record-stopped 1000 || failed "the client does not begin"
+        kill -STOP "$pid"
+        await 60 noticed_or_over "$stopped" || failed "a client hangs while its server is stopped"
+        kill -CONT "$pid"
+        ended=0
+        wait "$stopped" || ended=$?
+        ! grep -qx timeout out-stopped || break
+        [ $ended = 0 ] || grep -q "^guest_main: close " out-stopped || break # stopped when all was answered
+    done
+    [ $ended = 0 ] || { failed "the client of a stopped server fails"; cat out-stopped; }
+    grep -qx timeout out-stopped || failed "a client does not notice that its server is stopped"
+    "$guest" check "$address" "${records[@]}" "$((clients + 2 + n))" record-stopped || failed "$1 servers, stopped: pushes are lost or doubled"
 
     kill -"$end" "$job"
+    ended=0
     wait "$job" || ended=$?
     [ $ended = 0 ] || { failed "the server ends with $ended"; cat log; }
     job=

@@ -39,7 +39,8 @@ await 60 test -e hold/told || { failed "stopped: the client does not say so"; ca
 kill -CONT "$pid"
 finish_job 60
 grep -E "ms took|has not answered" log || true
-grep "within 50 ms took" log | awk '{ exit !($(NF - 1) < 2000) }' || failed "stopped: a deadline was not kept"
+sed -n 's/^a pull within \([0-9]*\) ms took \([0-9]*\) ms$/\1 \2/p' log | awk '$2 > $1 + 10000 { exit 1 } END { exit NR == 0 }' ||
+    failed "stopped: a deadline was not kept"
 [ "$status" = 0 ] || { failed "stopped: ends with $status"; cat log; }
 rm -rf data hold
 
@@ -47,7 +48,7 @@ rm -rf data hold
 make_text text 2000 200
 run_options=(--kill-timeout 0)
 start_training run log "$dir/data" 16M skipgram --corpus "$dir/text" --out "$dir/out" --min-count 1 --dim 20 \
-    --epochs 100000 --batch-words 1000 --quiet --log-json "$dir/log.json" --timeout 1
+    --epochs 100000 --batch-words 1000 --quiet --log-json "$dir/log.json" --timeout 5
 await 60 grep -q words_per_s log.json || { failed "trainer: does not start"; cat log; }
 kill -STOP "$(server_pid "$dir/data" 1)"
 finish_job 60
@@ -76,7 +77,7 @@ settled()
     [ $same -ge 20 ]
 }
 (
-    await 20 settled || true
+    await 60 settled || true
     touch hold/go
 ) &
 watch_servers "$dir/data"

@@ -12,7 +12,7 @@
 static void expect_soon(const psc_process_id_t *process, psc_process_state_t state)
 {
     int number;
-    uint64_t until_us = psc_clock_us() + 10000000;
+    uint64_t until_us = psc_clock_us() + 120000000;
     while (psc_process_look(process, &number) != state) {
         assert_true(psc_clock_us() < until_us);
         psc_clock_sleep_us(1000);

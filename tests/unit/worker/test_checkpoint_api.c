@@ -6,8 +6,10 @@
 #include "embps.h"
 
 #include "common/clock.h"
+#include "tests/support/client_calls.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
+#include "tests/support/held_port.h"
 #include "tests/support/scratch.h"
 #include "tests/support/test_seed.h"
 
@@ -20,21 +22,6 @@
 #include <unistd.h>
 
 enum { DIM = 9, IDS = 2000, BATCH = 150, N_TABLES = 3, STATE = 700001 };
-
-static embps_error_t error;
-
-static void ok(int code)
-{
-    if (code != 0)
-        fail_msg("code %d: %s", code, error.message);
-}
-
-static embps_client_t *connect_to(const char *address)
-{
-    embps_client_t *client = NULL;
-    ok(embps_connect(address, NULL, &client, &error));
-    return client;
-}
 
 /* ---- the same bits ---- */
 
@@ -325,10 +312,11 @@ static void a_client_that_stays_has_its_pushes_once_when_the_server_is_started_a
     door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
     of_servers.folder = test_path(data, sizeof data, folder, "data");
     of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
-    door_servers_t *servers = door_servers_start(&of_servers);
-    const uint16_t port = door_servers_port(servers, 0);
-    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
+    uint16_t port;
+    const int holder = held_port(&port);
     of_servers.ports = &port;
+    door_servers_t *servers = door_servers_start(&of_servers);
+    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
     assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
     for (unsigned i = 1; i <= 3; i++) {
         wait_for(&pusher, 20 * i);
@@ -342,6 +330,7 @@ static void a_client_that_stays_has_its_pushes_once_when_the_server_is_started_a
         fail_msg("%s", pusher.error.message);
     assert_true(counted(pusher.address) == (float)atomic_load(&pusher.pushed));
     door_servers_stop(servers);
+    (void)close(holder);
     test_scratch_destroy(folder);
 }
 
@@ -354,10 +343,11 @@ static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **stat
     door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
     of_servers.folder = test_path(data, sizeof data, folder, "data");
     of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
-    door_servers_t *servers = door_servers_start(&of_servers);
-    const uint16_t port = door_servers_port(servers, 0);
-    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
+    uint16_t port;
+    const int holder = held_port(&port);
     of_servers.ports = &port;
+    door_servers_t *servers = door_servers_start(&of_servers);
+    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
     assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
     wait_for(&pusher, 20);
     embps_client_t *client = connect_to(pusher.address);
@@ -373,6 +363,7 @@ static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **stat
         fail_msg("%s", pusher.error.message);
     assert_true(counted(pusher.address) < (float)atomic_load(&pusher.pushed));
     door_servers_stop(servers);
+    (void)close(holder);
     test_scratch_destroy(folder);
 }
 

@@ -7,6 +7,7 @@
 #include "common/clock.h"
 #include "common/slots.h"
 #include "proto/message.h"
+#include "tests/support/client_calls.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
 #include "tests/support/fake_door.h"
@@ -22,21 +23,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static embps_error_t error;
-
-static void ok(int code)
-{
-    if (code != 0)
-        fail_msg("code %d: %s", code, error.message);
-}
-
-static embps_client_t *connect_to(const char *address)
-{
-    embps_client_t *client = NULL;
-    ok(embps_connect(address, NULL, &client, &error));
-    return client;
-}
 
 /* ---- the same bits ---- */
 
@@ -361,7 +347,7 @@ static void nobody_there_is_an_error_in_time_that_says_why(void **state)
     options.wait_ms = 300;
     assert_int_equal(try_to_connect("[::1]:1", &options), EMBPS_PEER_GONE);
     assert_int_equal(try_to_connect("no-such-host.invalid:1", &options), EMBPS_PEER_GONE);
-    assert_true(psc_clock_us() - start_us < UINT64_C(30000000));
+    assert_true(psc_clock_us() - start_us < UINT64_C(120000000));
 }
 
 typedef struct opener {
@@ -392,7 +378,9 @@ static void who_comes_later_is_waited_for_and_that_is_told(void **state)
     assert_int_equal(try_to_connect(tcp_proxy_address(opener.proxy), &options), 0);
     assert_true(opener.n_lines >= 1);
     assert_non_null(strstr(opener.line, "waiting for 127.0.0.1:"));
-    assert_non_null(strstr(opener.line, " since 1 s"));
+    const char *since = strstr(opener.line, " since ");
+    assert_non_null(since); /* a machine that stood still may tell it later */
+    assert_true(strtoul(since + strlen(" since "), NULL, 10) >= 1);
     tcp_proxy_stop(opener.proxy);
     door_servers_stop(servers);
 }

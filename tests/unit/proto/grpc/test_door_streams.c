@@ -380,7 +380,8 @@ static void streams_end_at_any_moment(void **state)
     enum { TIMES = 40, LOADS = 3 };
     test_random_t random = test_random_start();
     size_t n_heard = 0;
-    for (size_t i = 0; i < TIMES; i++) {
+    /* Where threads hardly get to run, more doors, which are open for longer. */
+    for (size_t i = 0; i < TIMES || n_heard <= TIMES; i++) {
         open_door_t opened;
         load_t loads[LOADS];
         open_door(&opened, 128);
@@ -388,7 +389,7 @@ static void streams_end_at_any_moment(void **state)
             loads[l] = (load_t){.address = opened.address, .seed = test_next(&random)};
             assert_int_equal(pthread_create(&loads[l].thread, NULL, make_load, &loads[l]), 0);
         }
-        for (uint64_t turns = test_below(&random, 40); turns > 0; turns--) {
+        for (uint64_t turns = test_below(&random, 40 * (1 + i / TIMES)); turns > 0; turns--) {
             psp_buffer_t *none;
             assert_int_equal(psp_transport_poll(opened.door, &none, NULL), PSC_OK);
             assert_null(none);
@@ -404,7 +405,6 @@ static void streams_end_at_any_moment(void **state)
             n_heard += loads[l].n_heard;
         }
     }
-    assert_true(n_heard > TIMES);
 }
 
 int main(void)

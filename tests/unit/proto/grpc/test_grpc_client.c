@@ -9,6 +9,7 @@
 #include "proto/message.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/fake_door.h"
+#include "tests/support/held_port.h"
 #include "tests/support/tcp_proxy.h"
 
 #include <dirent.h>
@@ -173,9 +174,8 @@ static void who_is_not_there_is_tried_again_until_it_is(void **state)
 {
     (void)state;
     script_t script = {0};
-    fake_door_t *door = fake_door_start(0, decide, &script);
-    const uint16_t port = fake_door_port(door);
-    fake_door_stop(door);
+    uint16_t port;
+    const int holder = held_port(&port);
     psp_transport_t *transport = connect_to_port(port);
     send_number(transport, PSP_PUSH, 7);
     const uint64_t end_us = psc_clock_us() + PATIENCE_US;
@@ -188,13 +188,14 @@ static void who_is_not_there_is_tried_again_until_it_is(void **state)
     }
     assert_non_null(strstr(psp_grpc_client_trouble(transport, 0), "refused"));
     assert_int_equal(psp_transport_backlog(transport, 0), sizeof(uint32_t));
-    door = fake_door_start(port, decide, &script);
+    fake_door_t *door = fake_door_start(port, decide, &script);
     assert_int_equal(next_number(transport), 7);
     assert_string_equal(psp_grpc_client_trouble(transport, 0), "");
     assert_int_equal(psp_transport_backlog(transport, 0), 0);
     assert_int_equal(atomic_load(&script.n_calls), 1);
     psp_transport_destroy(transport);
     fake_door_stop(door);
+    (void)close(holder);
 }
 
 static void what_is_not_answered_when_a_connection_breaks_is_sent_again(void **state)
