@@ -66,11 +66,18 @@ workers_told()
 {
     [ -e "$(echo embps-run.*/worker-0)" ] && [ -e "$(echo embps-run.*/worker-1)" ]
 }
-rm -rf data out embps-run.*
-make_text text-large 5000 50000
-start_training run log "$dir/data" 400M skipgram --corpus "$dir/text-large" --out "$dir/out" --min-count 1 --dim 400 \
-    --negative 1 --epochs 1 --quiet
-await 90 workers_told || { failed "$name: the workers do not end"; cat log; }
+# It stands still when its host goes, so that it is known to be there; if it had ended by then, with twice the rows.
+for words in 50000 100000 200000; do
+    rm -rf data out embps-run.*
+    make_text text-large $((words / 10)) $words
+    start_training run log "$dir/data" 800M skipgram --corpus "$dir/text-large" --out "$dir/out" --min-count 1 --dim 400 \
+        --negative 1 --epochs 1 --quiet
+    await 90 workers_told || { failed "$name: the workers do not end"; cat log; }
+    pid=$(rank_pid embps-server 1 data) || pid=
+    ! { [ -n "$pid" ] && kill -STOP "$pid" 2>/dev/null && await 10 stands_still "$pid"; } || break
+    finish_job 90
+    [ $status = 0 ] || { failed "$name: ends with $status, though nobody was lost"; cat log; }
+done
 "$TESTNET" kill node5
 finish_job 60
 [ $status = 1 ] || { failed "$name: ends with $status"; cat log; }
