@@ -39,9 +39,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     grpc_byte_buffer *reply = NULL, *at_end = NULL;
     const char *text;
-    grpc_status_code status = psp_grpc_check_health(data, size, &reply);
-    check(status, reply);
-    reply = NULL;
+    grpc_status_code status;
+    for (int serving = 0; serving < 2; serving++) {
+        status = psp_grpc_check_health(data, size, serving != 0, &reply);
+        check(status, reply);
+        reply = NULL;
+    }
     status = psp_grpc_watch_health(data, size, &reply, &at_end);
     check(status, reply);
     if (at_end != NULL)
