@@ -29,6 +29,7 @@
 #include "proto/grpc/grpc_probe.h"
 #include "proto/grpc/grpc_secrets.h"
 #include "proto/grpc/grpc_signs.h"
+#include "proto/grpc/listen_address.h"
 #include "proto/message.h"
 #include "proto/outbox.h"
 
@@ -40,7 +41,6 @@
 #define TROUBLE_BYTES 200
 #define PROBE_BYTES 400
 #define MAX_REFUSALS 30u
-#define PORT_MAX 65535
 
 typedef struct peer {
     char *address;
@@ -451,23 +451,16 @@ static const psp_transport_ops_t client_ops = {
 
 psc_status_t psp_grpc_check_address(const char *text, psc_error_t *error)
 {
-    const char *colon = strrchr(text, ':');
-    const size_t length = strlen(text);
-    bool fine = colon != NULL && colon != text && length <= PSP_NAME_MAX;
-    if (fine && strncmp(text, "unix:", 5) != 0) {
-        const size_t digits = strspn(colon + 1, "0123456789");
-        long port = 0;
-        for (size_t i = 1; i <= digits && port <= PORT_MAX; i++)
-            port = port * 10 + (colon[i] - '0');
-        const bool bracketed = text[0] == '[' && colon[-1] == ']';
-        fine = colon[1 + digits] == '\0' && port >= 1 && port <= PORT_MAX &&
-               (bracketed || memchr(text, ':', (size_t)(colon - text)) == NULL) &&
-               strpbrk(text, "/ \t\r\n") == NULL;
-    }
+    char host[PSP_ADDRESS_MAX + 1];
+    uint32_t port;
+    const bool fine =
+        strlen(text) <= PSP_NAME_MAX &&
+        (strncmp(text, "unix:", 5) == 0 || (psp_address_parse(text, host, sizeof host, &port) &&
+                                            port != 0 && strpbrk(host, "/ \t\r\n") == NULL));
     if (fine)
         return PSC_OK;
     return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                         "%.100s is no address: HOST:PORT, [IPV6]:PORT or unix:PATH", text);
+                         "\"%.100s\" is no address: HOST:PORT, [IPV6]:PORT or unix:PATH", text);
 }
 
 static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_t *options,

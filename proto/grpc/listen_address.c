@@ -48,6 +48,12 @@ static bool read_port(const char *text, uint32_t *port_out)
     return n != 0 && text[n] == '\0' && port <= 65535;
 }
 
+bool psp_address_parse(const char *text, char *host, size_t size, uint32_t *port_out)
+{
+    const char *port;
+    return psp_address_split(text, host, size, &port) && read_port(port, port_out);
+}
+
 /* What getaddrinfo found. */
 static void read_found(const struct addrinfo *found, psp_listen_address_t *address)
 {
@@ -75,14 +81,12 @@ psc_status_t psp_listen_address_parse(const char *text, psp_listen_address_t *ad
                                       psc_error_t *error)
 {
     psp_listen_address_t address = {.port = 0};
-    const char *port;
     if (strncmp(text, "unix:", 5) == 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "\"%.200s\": servers listen on HOST:PORT alone, as in 127.0.0.1:50051 "
                              "or [::1]:0; unix: is for clients whose way to a server is a socket",
                              text);
-    if (!psp_address_split(text, address.host, sizeof address.host, &port) ||
-        !read_port(port, &address.port))
+    if (!psp_address_parse(text, address.host, sizeof address.host, &address.port))
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "\"%.200s\" is not HOST:PORT, as in 127.0.0.1:50051 or [::1]:0", text);
     struct addrinfo *found = NULL;

@@ -27,6 +27,9 @@ typedef struct psp_listen_address {
  * without brackets; *port_out points into text. False: it is none, or too long. */
 bool psp_address_split(const char *text, char *host, size_t size, const char **port_out);
 
+/* The same with the port as a number, 0 to 65,535. */
+bool psp_address_parse(const char *text, char *host, size_t size, uint32_t *port_out);
+
 /* Errors: INVALID_ARGUMENT (not HOST:PORT, or no such host). May ask a name server. */
 PSC_MUST_CHECK psc_status_t psp_listen_address_parse(const char *text,
                                                      psp_listen_address_t *address_out,

@@ -42,6 +42,7 @@ refused 2 '"one"' "$embps" get "$address" pushes 1 one
 refused 2 '18446744073709551616' "$embps" get "$address" pushes 18446744073709551616
 refused 2 'ADDRESS TABLE ID' "$embps" get "$address" pushes
 refused 2 'no address' "$embps" status nowhere
+refused 2 '"" is no address' "$embps" status ''
 refused 21 '127.0.0.1:1' "$embps" status --wait 0 127.0.0.1:1
 # Names are shown, whoever says them: no terminal obeys one, and a message stays a line.
 refused 3 'there is no table a\x1b[31m\x0ab' "$embps" get "$address" $'a\033[31m\nb' 1
