@@ -191,9 +191,10 @@ psc_status_t psw_vectors_writer_row(psw_vectors_writer_t *writer, const char *wo
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "vectors: row %llu has an empty word",
                              (unsigned long long)writer->n_written);
     for (size_t i = 0; i < word_size; i++)
-        if (word[i] == ' ' || word[i] == '\t' || word[i] == '\n')
+        if (word[i] == ' ' || word[i] == '\t' || word[i] == '\r' || word[i] == '\n')
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                 "vectors: the word of row %llu holds a blank, tab or line end",
+                                 "vectors: the word of row %llu holds a blank, tab, carriage "
+                                 "return or line end",
                                  (unsigned long long)writer->n_written);
     psc_status_t st = put(writer, word, word_size, error);
     if (st == PSC_OK && writer->binary) {

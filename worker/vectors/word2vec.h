@@ -38,7 +38,8 @@ PSC_MUST_CHECK psc_status_t psw_vectors_writer_open(FILE *stream, bool binary, u
                                                     psc_error_t *error);
 
 /*
- * One row of dim floats. Copies. The word may hold any byte but blank, tab and line end.
+ * One row of dim floats. Copies. The word may hold any byte but blank, tab, carriage return
+ * and line end, which readers take for its end.
  * Errors: INVALID_ARGUMENT for an empty word, one with such a byte, or a row beyond the n-th; IO,
  * DISK_FULL.
  */

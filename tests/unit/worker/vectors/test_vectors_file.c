@@ -195,8 +195,8 @@ static void the_writer_refuses_what_would_not_read_back(void **state)
     assert_int_equal(psw_vectors_writer_open(stream, false, 1, 2, &writer, &error), PSC_NO_MEMORY);
     psc_alloc_fail_at(0);
     assert_int_equal(psw_vectors_writer_open(stream, false, 1, 2, &writer, &error), PSC_OK);
-    static const char *const bad[] = {"", "a b", "a\tb", "a\nb"};
-    for (size_t k = 0; k < 4; k++)
+    static const char *const bad[] = {"", "a b", "a\tb", "a\rb", "a\nb"};
+    for (size_t k = 0; k < 5; k++)
         assert_int_equal(psw_vectors_writer_row(writer, bad[k], strlen(bad[k]), row, &error),
                          PSC_INVALID_ARGUMENT);
     assert_int_equal(psw_vectors_writer_row(writer, "a", 1, row, &error), PSC_OK);
