@@ -114,8 +114,9 @@ void psp_door_expect(psp_door_t *door)
 
 void psp_door_start(psp_door_call_t *call, const grpc_op *ops, size_t n, psp_door_step_t *step)
 {
+    grpc_call *inside = call->inside;
     psp_grpc_tag_give(&step->tag);
-    const grpc_call_error fault = grpc_call_start_batch(call->inside, ops, n, &step->tag, NULL);
+    const grpc_call_error fault = grpc_call_start_batch(inside, ops, n, &step->tag, NULL);
     PSC_BUG_ON(fault != GRPC_CALL_OK); /* the batch itself would be wrong */
 }
 

@@ -38,9 +38,10 @@ void psp_grpc_call_start(psp_grpc_call_t *call, psp_grpc_queue_t *queue, grpc_ch
                                         .status = &call->status,
                                         .status_details = &call->details}},
     };
+    grpc_call *inside = call->inside;
     psp_grpc_tag_give(&call->tag);
     const grpc_call_error failed =
-        grpc_call_start_batch(call->inside, operations, N_OPERATIONS, &call->tag, NULL);
+        grpc_call_start_batch(inside, operations, N_OPERATIONS, &call->tag, NULL);
     PSC_BUG_ON(failed != GRPC_CALL_OK); /* only a batch that is no valid one is refused */
     grpc_byte_buffer_destroy(request);
 }

@@ -36,8 +36,9 @@ struct psp_grpc_tag {
     psp_grpc_done_fn done;
 };
 
-/* Before a tag is given to gRPC: what the thread has written by then is there when done is called.
- * gRPC sees to that by itself; ThreadSanitizer, which cannot look into it, is told. */
+/* Right before a tag is given to gRPC: what the thread has done by then is done when `done` is
+ * called, and from then on what belongs to the tag is not the thread's. gRPC sees to that by
+ * itself; ThreadSanitizer, which cannot look into it, is told. */
 void psp_grpc_tag_give(psp_grpc_tag_t *tag);
 
 /* A completion queue and the thread that takes from it. Holds gRPC's library open. */
