@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What a person gives wrong at the start of a training: the job ends, not by hanging, with a status other
+# What a person gives wrong at the start of a training: the job ends within 10 s with a status other
 # than 0, says why once, and leaves no output and no data directory behind.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
@@ -22,7 +22,7 @@ refused() # NAME MESSAGE COMMAND...
     rm -rf out data
     "$@" >log 2>&1 </dev/null &
     job=$!
-    finish_job 60
+    finish_job 10
     times=$(grep -c -- "$message" log || true)
     if [ $status = 0 ] || [ $status -ge 124 ] || [ "$times" != 1 ] || [ -e out ] || [ -e data ] ||
         compgen -G 'out.*' >/dev/null; then

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The disk of the data directory gets full while a training runs, over embps-run, a bare mpirun and in one
-# process: soon down, not with 0, one rank says it and names the directory, no vectors, and
+# process: down within 10 s, not with 0, one rank says it and names the directory, no vectors, and
 # the directory is known as not closed clean. Then the disk of the output. Needs a small file system of
 # its own: root, or a user that may have namespaces; skipped otherwise.
 # $1: build folder, $2: temporary folder.
@@ -37,7 +37,7 @@ for how in run bare local; do
     fill_disk
     await 60 recorded || failed "$how: no rank records the failure"
     start=$SECONDS
-    finish_job 60
+    finish_job 10
     echo "$how: status $status, down after $((SECONDS - start)) s"
     if [ $how = bare ]; then
         [ $status != 0 ] || failed "$how: ends with 0"

@@ -36,7 +36,7 @@ for how in run bare; do
     start_holding $how log "$dir/killed-$how" 16M 5000 "$dir/hold" 13
     await 60 holding hold || { failed "$how: the job does not come up"; cat log; }
     kill -KILL "$(ranks_of embps-server "$dir/killed-$how" | tail -n 1)"
-    finish_job 60
+    finish_job 10
     [ $status != 0 ] || failed "$how: ends with 0 though a server was killed"
     [ $how = bare ] || grep -q "embps-run: the job failed: a server was lost" log || { failed "$how: does not say it"; cat log; }
     expect_no_jobs "$how, killed server"
@@ -103,7 +103,7 @@ for i in 1 2 3 4 5; do
     nap_ms $((RANDOM % (close_ms + 1)))
     killed=yes
     kill -KILL "$victim" 2>/dev/null || killed=no
-    finish_job 60
+    finish_job 20
     expect_no_jobs "closing" # mpirun ends before all that it has killed
     [ $killed = no ] || [ $status != 0 ] || [ "$(states_of data)" = "clean clean" ] ||
         failed "closing: ends with 0, states $(states_of data)"
@@ -120,7 +120,7 @@ for i in 1 2 3; do
     nap_ms $((RANDOM % 500))
     victim=$(ranks_of embps-server "$dir/data" | tail -n 1)
     kill -KILL "$victim" 2>/dev/null || true
-    finish_job 60
+    finish_job 20
     expect_no_jobs "starting"
     [ $status != 0 ] || failed "starting: ends with 0 though a server was killed"
     states="$states |"

@@ -26,7 +26,7 @@ for how in run bare local; do
             await 60 test -s json || { failed "$name: does not train"; cat log; }
             start=$SECONDS
             kill -$signal $job
-            finish_job 120
+            finish_job $((30 + second))
             [ $how = bare ] && [ -z "$(reports log)" ] || break
         done
         unset OMPI_MCA_odls_base_sigkill_timeout
@@ -55,7 +55,7 @@ for victim in head tail; do
     await 60 test -s json || { failed "$name: does not train"; cat log; }
     start=$SECONDS
     kill -TERM "$(pgrep -f "^[^ ]*/embps-train .*$dir/out" | $victim -n 1)"
-    finish_job 60
+    finish_job 30
     echo "$name: status $status after $((SECONDS - start)) s, states $(states_of "$data")"
     [ $status = 7 ] || failed "$name: ends with $status, not 7"
     [ "$(states_of "$data")" = "clean clean" ] || failed "$name: states are $(states_of "$data")"

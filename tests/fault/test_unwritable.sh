@@ -20,7 +20,7 @@ refused() # NAME run|bare|local CODE DATA MEMORY WORDS OPTION...
     local name="$1, $2" how=$2 code=$3 data=$4 memory=$5 words=$6
     shift 6
     start_training "$how" log "$data" "$memory" skipgram --corpus "$dir/text" --min-count 1 --quiet "$@"
-    finish_job 60
+    finish_job 20
     if [ "$how" = bare ]; then
         [ "$status" != 0 ] || failed "$name: ends with 0"
     else
