@@ -14,6 +14,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "support"))
 import python_tests  # noqa: E402
 
 python_tests.need("numpy", "torch")
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -251,6 +252,13 @@ class Gradients(Case):
         for rate in (float("nan"), "fast", None):
             with self.assertRaisesRegex(ValueError, "^lr: "):
                 embps.torch.Optimizer(self.embedding.parameters(), rate)
+        optimizer = embps.torch.Optimizer([{"params": []}], 0.1)
+        for rate in (-1, float("nan")):
+            group = {"params": list(self.embedding.parameters()), "lr": rate}
+            for add in (optimizer.add_param_group, lambda group: embps.torch.Optimizer([group], 0.1)):
+                with self.assertRaisesRegex(ValueError, "^lr: "):
+                    add(group)
+        self.assertEqual(len(optimizer.param_groups), 1)
         model = Classifier(self.embedding)
         for step in range(2):  # before the first gradient and after
             for kind in (torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adagrad,
@@ -366,7 +374,18 @@ class Modules(Case):
         ours = self.ours(nn.Embedding(WORDS, DIM))
         for words in ([WORDS], [-1]):
             self.assertRaises(IndexError, ours, torch.tensor(words))
-        self.assertRaises(TypeError, ours, torch.tensor([1.0]))
+        for call in (ours, ours.prefetch, lambda ids: ours.head(torch.eye(DIM), ids)):
+            for words, said in ((torch.tensor([1.0]), "torch.float32"), ([1, 2], "list"), (np.array([1]), "ndarray"),
+                                (1, "int")):
+                with self.assertRaisesRegex(TypeError, f"^ids are .* {said}$"):
+                    call(words)
+        for ids in (torch.tensor([1, 1]), torch.tensor([[1, 2]]), torch.tensor(1)):
+            with self.assertRaisesRegex(ValueError, "distinct"):
+                ours.head(torch.eye(DIM), ids)
+        bags = self.ours(nn.EmbeddingBag(WORDS, DIM))
+        for offsets in ([0, 1], torch.tensor([0.0, 1.5])):
+            with self.assertRaisesRegex(TypeError, "^offsets "):
+                bags(torch.tensor([1, 2]), offsets)
         table = self.client.table("any", DIM, init=("constant", 2))
         without_end = embps.torch.Embedding(None, DIM, table=table)
         self.assertTrue((without_end(torch.tensor([2**62, 0])) == 2).all())
@@ -378,7 +397,8 @@ class Modules(Case):
         for arguments in ({"padding_idx": 5}, {"padding_idx": -6}):
             self.assertRaises(ValueError, embps.torch.Embedding, 5, DIM, table=table, **arguments)
         for name, values in (("num_embeddings", (0, -1, 1.5, "5", True, 2**63 + 1)), ("padding_idx", (1.5, "1", True)),
-                             ("embedding_dim", (DIM + 1, str(DIM)))):
+                             ("embedding_dim", (DIM + 1, str(DIM))), ("max_norm", (-1.0, float("nan"), "1")),
+                             ("norm_type", (0, -2.0, None))):
             for value in values:
                 with self.assertRaisesRegex(ValueError, f"^{name}", msg=repr(value)):
                     embps.torch.Embedding(**{"num_embeddings": 5, "embedding_dim": DIM, name: value}, table=table)
@@ -386,6 +406,34 @@ class Modules(Case):
                                 ("name", {"client": self.client, "name": 5})):
             with self.assertRaisesRegex(ValueError, f"^{name}: "):
                 embps.torch.EmbeddingBag(5, DIM, **arguments)
+
+    def test_weight_stays_what_stands_for_the_table(self):
+        ours = self.ours(nn.Embedding(WORDS, DIM))
+        ours.weight = ours.weight
+        for other in (nn.Parameter(torch.ones(WORDS, DIM)), None, self.ours(nn.Embedding(WORDS, DIM)).weight):
+            with self.assertRaisesRegex(TypeError, "weight stands for the table 'table 1'"):
+                ours.weight = other
+        self.assertIs(ours.weight, ours.rows.parameter)
+
+    def test_what_has_no_rows_is_refused(self):
+        plain = nn.Embedding(WORDS, DIM)
+        ours = self.ours(plain)
+        for load in (ours.load, lambda source: embps.torch.Embedding.from_pretrained(source, table=ours.table)):
+            for source in ("x", None, object(), nn.ReLU(), ours, torch.zeros(WORDS, DIM, dtype=torch.complex64),
+                           torch.zeros(DIM)):
+                with self.assertRaisesRegex(ValueError, "^rows"):
+                    load(source)
+            for value in (float("nan"), float("inf"), 1e300):
+                rows = torch.zeros(WORDS, DIM, dtype=torch.float64)
+                rows[WORDS - 1, 2] = value
+                with mock.patch.object(embps.torch.rows, "CHUNK_FLOATS", 7 * DIM):
+                    with self.assertRaisesRegex(embps.InvalidArgument, f"^load: row {WORDS - 1} ") as caught:
+                        load(rows)
+                self.assertEqual(caught.exception.row_id, WORDS - 1)
+        self.assertTrue(torch.equal(ours.dense(), plain.weight))
+        for embedding in (plain, None, self.ours(nn.EmbeddingBag(WORDS, DIM))):
+            with self.assertRaisesRegex(ValueError, "^embedding: .* is no embps.torch.Embedding"):
+                embps.torch.TiedLinear(embedding)
 
     def test_new_rows_are_normal_and_the_pad_row_is_zeros(self):
         ours = embps.torch.Embedding(4000, DIM, padding_idx=3, client=self.client, name="new")
@@ -440,6 +488,9 @@ class State(Case):
             other.load_state_dict({key: value for key, value in state.items() if key.startswith("out")})
         with self.assertRaisesRegex(RuntimeError, "shape"):
             other.load_state_dict({**dense, "embedding.weight": torch.zeros(3, DIM)})
+        for reference in (5, None, "table 1"):
+            with self.assertRaisesRegex(RuntimeError, f"embedding._extra_state: {reference!r} does not say"):
+                model.load_state_dict({**state, "embedding._extra_state": reference})
         with self.assertRaisesRegex(RuntimeError, "bogus"):
             other.load_state_dict({**dense, "embedding.bogus": torch.zeros(3)})
 

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..arguments import number
+from ..arguments import number, real
 from ..client import Client, Table
-from .rows import TableRows
+from .rows import TableParameter, TableRows
 
 IDS_MAX = 2**63  # that a tensor can name
 
@@ -42,6 +42,28 @@ def dense_rows(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
             module.dense_state = False
 
 
+def _check_integers(name: str, given: Any) -> None:
+    if not isinstance(given, Tensor):
+        raise TypeError(f"{name} are a tensor of int32 or int64, not a {type(given).__name__}")
+    if given.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"{name} are int32 or int64, not {given.dtype}")
+
+
+def _rows_of(source: Any) -> Tensor:
+    """The rows that a module, a tensor, or what is like one, has."""
+    given = getattr(source, "weight", None) if isinstance(source, torch.nn.Module) else source
+    if isinstance(given, TableParameter):
+        raise ValueError(f"rows: those of {type(source).__name__} are in a table; its dense() has them")
+    try:
+        rows = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"rows: a {type(source).__name__} is neither a tensor nor an embedding of torch.nn: "
+                         f"{error}") from None
+    if rows.is_complex():
+        raise ValueError(f"rows: floats are wanted, not {rows.dtype}")
+    return rows
+
+
 class _TableModule(torch.nn.Module):
     """What Embedding and EmbeddingBag share: the table, its state, rows of a batch."""
 
@@ -62,6 +84,11 @@ class _TableModule(torch.nn.Module):
                 padding_idx %= num_embeddings
             elif padding_idx < 0:
                 raise ValueError("padding_idx must not be negative without num_embeddings")
+        # torch.nn takes what is below 0 too, and turns rows around; its renorm does not.
+        if max_norm is not None and max_norm != math.inf and real("max_norm", max_norm) < 0:
+            raise ValueError(f"max_norm: {max_norm} is negative")
+        if norm_type != math.inf and real("norm_type", norm_type) <= 0:
+            raise ValueError(f"norm_type: {norm_type} is not above 0")
         self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
         self.padding_idx = padding_idx
         self.max_norm, self.norm_type = max_norm, norm_type
@@ -89,6 +116,12 @@ class _TableModule(torch.nn.Module):
     def table(self) -> Table:
         return self.rows.table
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """As of any module, but that weight stays what stands for the table."""
+        if name == "weight" and value is not self.rows.parameter:
+            raise TypeError(f"weight stands for the table {self.table.name!r} and cannot be another; load() sets rows")
+        super().__setattr__(name, value)
+
     def extra_repr(self) -> str:
         text = f"{self.num_embeddings}, {self.embedding_dim}, table={self.table.name!r}"
         for key in ("padding_idx", "max_norm"):
@@ -100,8 +133,7 @@ class _TableModule(torch.nn.Module):
 
     def _distinct(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Distinct ids on the CPU, and the place of each id among them."""
-        if ids.dtype not in (torch.int64, torch.int32):
-            raise TypeError(f"ids are int32 or int64, not {ids.dtype}")
+        _check_integers("ids", ids)
         distinct, places = torch.unique(ids.detach().to("cpu", torch.int64), return_inverse=True)
         if len(distinct) > 0:
             least, most = int(distinct[0]), int(distinct[-1])
@@ -133,8 +165,9 @@ class _TableModule(torch.nn.Module):
 
     def load(self, source: Any) -> None:
         """Rows from a torch.nn.Embedding or EmbeddingBag, or from a tensor [num_embeddings, D]; without
-        num_embeddings, of any number. Raises ValueError for another shape."""
-        weight = torch.as_tensor(source.weight if isinstance(source, torch.nn.Module) else source)
+        num_embeddings, of any number. Raises ValueError for another shape, and for a value that is not finite;
+        then no row was set."""
+        weight = _rows_of(source)
         rows = self.num_embeddings if self.num_embeddings is not None else len(weight) if weight.dim() > 0 else 0
         if weight.shape != (rows, self.embedding_dim):
             raise ValueError(f"rows of shape {list(weight.shape)}; {[rows, self.embedding_dim]} are wanted")
@@ -160,7 +193,7 @@ class _TableModule(torch.nn.Module):
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, **arguments: Any) -> Any:
         """A module with the rows of a tensor [N, D], or of a torch.nn module, written to its table.
         freeze: rows are not trained. arguments: as of the class (client= and name=, or table=)."""
-        weight = embeddings.weight if isinstance(embeddings, torch.nn.Module) else embeddings
+        weight = _rows_of(embeddings)
         if weight.dim() != 2:
             raise ValueError(f"rows of shape {list(weight.shape)}; two dimensions are wanted")
         make: Any = cls
@@ -198,6 +231,8 @@ class _TableModule(torch.nn.Module):
                 error_msgs.append(f"{weight}: {error}")
         elif extra not in state_dict:
             missing_keys.append(weight)
+        elif not isinstance(state_dict[extra], dict):
+            error_msgs.append(f"{extra}: {state_dict[extra]!r} does not say which table it is of")
         elif {**state_dict[extra], "checkpoint": None} != {**self._reference(), "checkpoint": None}:
             error_msgs.append(f"{prefix}: the state is of {state_dict[extra]}, without rows; this is "
                               f"{self._reference()}")
@@ -237,12 +272,16 @@ class Embedding(_TableModule):
 
     def head(self, hidden: Tensor, ids: Optional[Tensor] = None) -> Tensor:
         """Scores of ids, distinct ones [V], by the same rows: hidden [*, D] -> [*, V]. Without ids, of all
-        num_embeddings: every step then moves the whole table, which a small vocabulary can afford."""
+        num_embeddings: every step then moves the whole table, which a small vocabulary can afford. Raises
+        ValueError for ids of another shape, and for one that is there twice."""
         if ids is None:
             if self.num_embeddings is None:
                 raise ValueError("without num_embeddings a head needs ids")
             ids = torch.arange(self.num_embeddings)
         distinct, places = self._distinct(ids)
+        if ids.shape != distinct.shape:
+            raise ValueError(f"ids of shape {list(ids.shape)}, of which {len(distinct)} are distinct; a head wants "
+                             "distinct ones, [V]")
         rows = self._lookup(distinct)
         return F.linear(hidden, rows if torch.equal(distinct, ids.to("cpu")) else F.embedding(places, rows))
 
@@ -256,6 +295,9 @@ class TiedLinear(torch.nn.Module):
 
     def __init__(self, embedding: Embedding, bias: bool = False) -> None:
         super().__init__()
+        if not isinstance(embedding, Embedding):
+            raise ValueError(f"embedding: a {type(embedding).__name__} of {type(embedding).__module__} is no "
+                             "embps.torch.Embedding")
         self._embedding = (embedding,)
         if bias and embedding.num_embeddings is None:
             raise ValueError("a bias needs num_embeddings")
@@ -307,6 +349,7 @@ class EmbeddingBag(_TableModule):
         if len(distinct) == 0:  # torch.nn's kernel wants a row, used or not
             rows = rows.new_zeros(1, self.embedding_dim)
         if offsets is not None:
+            _check_integers("offsets", offsets)
             offsets = offsets.to(rows.device, torch.int64)
         return F.embedding_bag(places, rows, offsets, None, 2.0, self.scale_grad_by_freq, self.mode, False,
                                per_sample_weights, self.include_last_offset and offsets is not None,

@@ -39,6 +39,11 @@ def ignore_in_ddp(model: torch.nn.Module) -> torch.nn.Module:
     return model
 
 
+def _check_rate(rate: Any) -> None:
+    if real("lr", rate) < 0:
+        raise ValueError(f"lr: {rate} is negative")
+
+
 class Optimizer(torch.optim.Optimizer):
     """Pushes what backward passes collected.
 
@@ -55,14 +60,15 @@ class Optimizer(torch.optim.Optimizer):
 
     def __init__(self, params: Iterable[Any], lr: float, *, distributed: Optional[bool] = None,
                  process_group: Any = None) -> None:
-        if real("lr", lr) < 0:
-            raise ValueError(f"lr: {lr} is negative")
+        _check_rate(lr)
         self._distributed = distributed
         self._process_group = process_group
         self._together = False  # synchronize() was called since the last step
         super().__init__(params, {"lr": lr})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
+        if isinstance(param_group, dict) and "lr" in param_group:
+            _check_rate(param_group["lr"])
         super().add_param_group(param_group)
         for parameter in self.param_groups[-1]["params"]:
             if not isinstance(parameter, TableParameter):

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from ..client import Table
+from ..errors import InvalidArgument
 from ..requests import Future
 
 CHUNK_FLOATS = 1 << 22  # of rows that are read or written in one call by loads and exports
@@ -166,7 +167,12 @@ class TableRows:
         return out
 
     def assign_all(self, rows: Tensor) -> None:
-        """Replaces rows 0 to n - 1 by [n, D]."""
+        """Replaces rows 0 to n - 1 by [n, D]; all, or none where a value is not finite."""
+        for start, stop in self._chunks(len(rows)):
+            bad = (~rows[start:stop].detach().to(torch.float32).isfinite()).any(1).nonzero()
+            if len(bad) > 0:
+                first = start + int(bad[0])
+                raise InvalidArgument(f"load: row {first} has a value that is not finite; no row was set", row_id=first)
         for start, stop in self._chunks(len(rows)):
             self.assign(torch.arange(start, stop), rows[start:stop])
 
