@@ -138,6 +138,10 @@ check "a host file with places enough needs no oversubscription" 0 "$("$run" --b
     --hosts "$folder/hosts" --data d --print -- x | grep -c oversubscribe)"
 check "a host file with too few places needs it" 1 "$("$run" --bin-dir "$folder/bin" -s 2 -w 2 \
     --hosts "$folder/hosts" --data d --print -- x | grep -c oversubscribe)"
+# bash 5.2 forgets a SIGINT that comes while it substitutes a command.
+check "no command is substituted while a job runs" "" \
+    "$(sed -n '/^trap stop INT/,/^trap .. INT/p' "$run" | grep -E '^[^#]*\$\([^(]')"
+check "a job is watched between these two" 1 "$(sed -n '/^trap stop INT/,/^trap .. INT/p' "$run" | grep -c '^watch()')"
 check "no folder of records is left" "" "$(find "$folder/tmp" -name "embps-run*")"
 
 [ -n "$build" ] && [ "$failures" -eq 0 ]
