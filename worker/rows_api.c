@@ -32,6 +32,12 @@ psc_status_t psw_check_rows(const char *what, const embps_table_t *table, const 
     return PSC_OK;
 }
 
+/* What who calls it calls it. */
+static const char *name_of(embps_push_kind_t kind)
+{
+    return kind == EMBPS_ASSIGN ? "assign" : kind == EMBPS_DELTA ? "push_delta" : "push";
+}
+
 static psc_status_t check_push(embps_push_kind_t kind, float learning_rate, psc_error_t *error)
 {
     if (kind != EMBPS_GRADIENT && kind != EMBPS_DELTA && kind != EMBPS_ASSIGN)
@@ -45,8 +51,8 @@ static psc_status_t check_push(embps_push_kind_t kind, float learning_rate, psc_
 }
 
 /* small_out: nothing is so large that a sum could be infinite. */
-static psc_status_t check_finite(const embps_table_t *table, const uint64_t *ids, size_t n,
-                                 const float *rows, bool *small_out, psc_error_t *error)
+static psc_status_t check_finite(const char *what, const embps_table_t *table, const uint64_t *ids,
+                                 size_t n, const float *rows, bool *small_out, psc_error_t *error)
 {
     const size_t floats = n * table->dim;
     *small_out = psc_vector_all_within(rows, floats, PSW_BATCH_SMALL);
@@ -57,9 +63,9 @@ static psc_status_t check_finite(const embps_table_t *table, const uint64_t *ids
         return PSC_OK;
     const uint64_t id = ids[at / table->dim];
     psc_status_t st = psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                    "push: the row of id %llu has a value that is not finite in "
+                                    "%s: the row of id %llu has a value that is not finite in "
                                     "column %zu; nothing was sent",
-                                    (unsigned long long)id, at % table->dim);
+                                    what, (unsigned long long)id, at % table->dim);
     if (error != NULL)
         error->id = id;
     return st;
@@ -213,11 +219,11 @@ static psc_status_t push(embps_table_t *table, embps_push_kind_t kind, const uin
                          psw_request_t **request_out, psc_error_t *error)
 {
     bool small = false;
-    psc_status_t st = psw_check_rows("push", table, ids, n, rows, error);
+    psc_status_t st = psw_check_rows(name_of(kind), table, ids, n, rows, error);
     if (st == PSC_OK)
         st = check_push(kind, learning_rate, error);
     if (st == PSC_OK)
-        st = check_finite(table, ids, n, rows, &small, error);
+        st = check_finite(name_of(kind), table, ids, n, rows, &small, error);
     if (st != PSC_OK)
         return st;
     const float none = 0.0F;
@@ -315,7 +321,7 @@ psc_status_t psw_push_fill_start(embps_table_t *table, embps_push_kind_t kind, c
                                  size_t n, psw_fill_fn fill, void *context, float learning_rate,
                                  embps_request_t **request_out, psc_error_t *error)
 {
-    psc_status_t st = psw_check_rows("push", table, ids, n, ids, error);
+    psc_status_t st = psw_check_rows(name_of(kind), table, ids, n, ids, error);
     if (st == PSC_OK)
         st = check_push(kind, learning_rate, error);
     if (st != PSC_OK)

@@ -135,10 +135,12 @@ class Rows(python_tests.Case):
     def test_a_value_that_is_not_finite_is_named_by_its_id(self):
         rows = np.zeros((2, 3))
         rows[1, 2] = np.nan
-        with self.assertRaises(embps.InvalidArgument) as caught:
-            self.table.push([5, TOP], rows, 0.1)
-        self.assertEqual(caught.exception.row_id, TOP)
-        self.assertEqual(caught.exception.code, 2)
+        for name, call in (("push", lambda: self.table.push([5, TOP], rows, 0.1)),
+                           ("push_delta", lambda: self.table.push_delta([5, TOP], rows)),
+                           ("assign", lambda: self.table.assign_async([5, TOP], rows))):
+            with self.assertRaisesRegex(embps.InvalidArgument, f"^{name}: the row of id {TOP} ") as caught:
+                call()
+            self.assertEqual((caught.exception.row_id, caught.exception.code), (TOP, 2))
 
     def test_rows_are_read_into_memory_of_the_program(self):
         out = np.full((2, 3), 9, dtype=np.float32)
