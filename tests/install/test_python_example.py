@@ -13,6 +13,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import python_tests  # noqa: E402
 
 python_tests.need("numpy", "torch")
+import torch  # noqa: E402
+
 EXAMPLES = python_tests.ROOT / "worker" / "python" / "examples"
 EXAMPLE = EXAMPLES / "language_model.py"
 TEXT = python_tests.ROOT / "README.md"
@@ -90,31 +92,48 @@ class Example(python_tests.Case):
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", "\n".join([first, *resumed]))]
         self.assertLess(losses[-1], losses[0])
 
-    def test_paths_that_cannot_be_are_told_at_the_start(self):
-        (self.folder / "file").write_text("text", encoding="ascii")
-        # All in one process: PyTorch takes seconds to begin.
-        program = (f"import runpy, sys\n"
-                   f"for option, path in {{cases}}:\n"
-                   f"    sys.argv = ['language_model.py', '--text', {str(TEXT)!r}, '--checkpoint', {str(self.folder / 'x.pt')!r}, "
-                   f"option, path]\n"
-                   f"    try:\n"
-                   f"        runpy.run_path({str(EXAMPLE)!r}, run_name='__main__')\n"
-                   f"    except SystemExit as end:\n"
-                   f"        assert end.code == 2, end.code\n"
-                   f"    else:\n"
-                   f"        raise AssertionError(option)\n")
-        cases = [(option, str(self.folder / path)) for option, path in (
-            ("--text", "none"), ("--text", "."), ("--checkpoint", "none/x.pt"), ("--checkpoint", "file/x.pt"),
-            ("--checkpoint", "."), ("--data", "none"), ("--data", "file"))]
-        cases += [("--save-every", "0"), ("--steps", "-1")]
-        said = subprocess.run([sys.executable, "-c", program.replace("{cases}", repr(cases))], env=self.environment(),
-                              text=True, stderr=subprocess.PIPE, check=False)
+    def refused(self, program, common, cases):
+        """What the program says to each of the cases, arguments after the common ones: one line, and the end. All
+        in one process: PyTorch takes seconds to begin."""
+        runner = (f"import runpy, sys\n"
+                  f"for more in {[[str(each) for each in more] for more in cases]!r}:\n"
+                  f"    sys.argv = [{program.name!r}, *{[str(each) for each in common]!r}, *more]\n"
+                  f"    try:\n"
+                  f"        runpy.run_path({str(program)!r}, run_name='__main__')\n"
+                  f"    except SystemExit as end:\n"
+                  f"        print('error:' if isinstance(end.code, str) else 'ends with', end.code, file=sys.stderr)\n"
+                  f"    else:\n"
+                  f"        raise AssertionError(more)\n")
+        said = subprocess.run([sys.executable, "-c", runner], env=self.environment(), text=True, stderr=subprocess.PIPE,
+                              check=False)
         self.assertEqual(said.returncode, 0, said.stderr)
-        errors = re.findall("^language_model.py: error: .*", said.stderr, re.MULTILINE)
+        self.assertNotIn("Traceback", said.stderr)
+        errors = re.findall("^(?:.*: )?error: (.*)", said.stderr, re.MULTILINE)
         self.assertEqual(len(errors), len(cases), said.stderr)
-        for (option, path), error in zip(cases, errors):
+        return errors
+
+    def test_arguments_that_cannot_be_are_told_at_the_start(self):
+        (self.folder / "file").write_text("text", encoding="ascii")
+        (self.folder / "no.xz").write_text("text", encoding="ascii")
+        (self.folder / "odd.u16.bin").write_text("odd", encoding="ascii")
+        torch.save({"step": 1, "vocabulary": ["?"], "model": {}, "parts": []}, self.folder / "another.pt")
+        cases = [(option, self.folder / path) for option, path in (
+            ("--text", "none"), ("--text", "."), ("--text", "no.xz"), ("--text", "odd.u16.bin"),
+            ("--checkpoint", "none/x.pt"), ("--checkpoint", "file/x.pt"), ("--checkpoint", "file"), ("--checkpoint", "."),
+            ("--checkpoint", "another.pt"),
+            ("--data", "none"), ("--data", "file"))]
+        cases += [("--save-every", "0"), ("--steps", "-1"), ("--layers", "two"), ("--rate", "nan"), ("--table-rate", "-1"),
+                  ("--seed", "-5"), ("--heads", "3"), ("--optimizer", "foo"), ("--memory", "much"), ("--connect", "nobody")]
+        common = ("--text", TEXT, "--checkpoint", self.folder / "x.pt", "--memory", "16M")
+        for (option, value), error in zip(cases, self.refused(EXAMPLE, common, cases)):
+            self.assertIn(option.removeprefix("--") if option == "--optimizer" else option, error)  # as the library says
+            self.assertIn(str(value).removesuffix("/x.pt"), error)
+            self.assertNotIn("at_least_one", error)
+        cases = [("--processes", "0"), ("--steps", "-1"), ("--dim", "x"), ("--batch", "7"), ("--connect", "nobody")]
+        for (option, value), error in zip(cases, self.refused(EXAMPLES / "distributed.py", ("--connect", "127.0.0.1:1"),
+                                                              cases)):
             self.assertIn(option, error)
-            self.assertIn(path.removesuffix("/x.pt"), error)
+            self.assertIn(value, error)
 
     def test_servers_that_keep_no_checkpoints_are_told_at_the_start(self):
         process = self.train(None, "--connect", self.serve(), stderr=subprocess.PIPE)

@@ -14,6 +14,7 @@ The losses are those of --processes 1 with the same --batch, up to rounding, whe
 """
 
 import argparse
+import contextlib
 import os
 import tempfile
 
@@ -28,11 +29,21 @@ import embps.torch
 CLASSES, WORDS_A_TEXT = 5, 20
 
 
-def at_least_one(text):
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+def whole_number(least, most):
+    """What reads an argument that is one."""
+    def read(text):
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return number
+    return read
+
+
+at_least_one = whole_number(1, 10**9)
+any_seed = whole_number(0, 10**12)
 
 
 def options():
@@ -44,8 +55,12 @@ def options():
     parser.add_argument("--batch", type=at_least_one, default=64, help="texts a step, of all processes (default %(default)s)")
     parser.add_argument("--words", type=at_least_one, default=1000, help="in the vocabulary (default %(default)s)")
     parser.add_argument("--dim", type=at_least_one, default=16, help="of a row (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=1)
-    return parser.parse_args()
+    parser.add_argument("--seed", type=any_seed, default=1)
+    arguments = parser.parse_args()
+    world = int(os.environ.get("WORLD_SIZE", 1)) if "RANK" in os.environ else arguments.processes
+    if arguments.batch % world != 0:
+        parser.error(f"--batch: {world} processes cannot share {arguments.batch} equally")
+    return arguments
 
 
 class Classifier(nn.Module):
@@ -69,13 +84,21 @@ def batch_of_step(step, arguments):
     return texts, nn.functional.one_hot(texts % CLASSES, CLASSES).sum(1).argmax(1)
 
 
+@contextlib.contextmanager
+def connected(arguments):
+    """A client in the block; an error of embps ends the program with one line."""
+    try:
+        with embps.connect(arguments.connect, wait=5) as client:
+            yield client
+    except embps.Error as error:
+        raise SystemExit(f"--connect {arguments.connect}: {error}") from None
+
+
 def train(arguments):
     """One process of a group that exists."""
     rank, world = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    if arguments.batch % world != 0:
-        raise SystemExit(f"--batch {arguments.batch}: {world} processes cannot share it equally")
     torch.manual_seed(arguments.seed)
-    with embps.connect(arguments.connect) as client:  # each process is a client of its own
+    with connected(arguments) as client:  # each process is a client of its own
         model = Classifier(arguments, client)
         dense, tables = embps.torch.split_parameters(model)
         model = nn.parallel.DistributedDataParallel(embps.torch.ignore_in_ddp(model))
@@ -112,8 +135,13 @@ def main():
         torch.distributed.init_process_group("gloo")
         train(arguments)
         return
+    with connected(arguments) as client:
+        Classifier(arguments, client)  # what cannot be is told once, and not by each process
     with tempfile.TemporaryDirectory(prefix="embps-") as folder:
-        torch.multiprocessing.spawn(process, (arguments, folder), nprocs=arguments.processes)
+        try:
+            torch.multiprocessing.spawn(process, (arguments, folder), nprocs=arguments.processes)
+        except torch.multiprocessing.ProcessExitedException as error:
+            raise SystemExit(str(error) if error.signal_name else 1) from None  # 1: that process has said why
 
 
 if __name__ == "__main__":

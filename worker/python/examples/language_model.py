@@ -42,10 +42,30 @@ import embps
 import embps.torch
 
 
-def at_least_one(text):
-    number = int(text)
-    if number < 1:
-        raise ValueError
+def whole_number(least, most):
+    """What reads an argument that is one."""
+    def read(text):
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
+        return number
+    return read
+
+
+at_least_one = whole_number(1, 10**9)
+any_seed = whole_number(0, 10**12)
+
+
+def rate(text):
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: a number from 0 on is one")
     return number
 
 
@@ -75,8 +95,8 @@ def options():
     parser.add_argument("--data", help="folder for the table while this runs (default: a temporary one)")
     parser.add_argument("--memory", default="256M", help="of it, for rows (default %(default)s)")
     parser.add_argument("--optimizer", default="adagrad", help="of the table (default %(default)s)")
-    parser.add_argument("--table-rate", type=float, default=0.05, help="its rate (default %(default)s)")
-    parser.add_argument("--rate", type=float, default=0.002, help="of Adam, for layers (default %(default)s)")
+    parser.add_argument("--table-rate", type=rate, default=0.05, help="its rate (default %(default)s)")
+    parser.add_argument("--rate", type=rate, default=0.002, help="of Adam, for layers (default %(default)s)")
     parser.add_argument("--steps", type=at_least_one, default=500, help="in all (default %(default)s)")
     parser.add_argument("--save-every", type=at_least_one, default=100, help="steps (default %(default)s)")
     parser.add_argument("--vocabulary", type=at_least_one, default=4000, help="tokens (default %(default)s)")
@@ -85,19 +105,31 @@ def options():
     parser.add_argument("--heads", type=at_least_one, default=4)
     parser.add_argument("--context", type=at_least_one, default=32, help="tokens that are seen (default %(default)s)")
     parser.add_argument("--batch", type=at_least_one, default=16, help="pieces of text a step (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=any_seed, default=1)
     arguments = parser.parse_args()
     if arguments.checkpoint is None and arguments.connect is None:
         parser.error("--checkpoint is needed without --connect")
+    if arguments.dim % arguments.heads != 0:
+        parser.error(f"--heads: {arguments.heads} do not divide --dim {arguments.dim}")
     check_paths(parser, arguments)
     return arguments
 
 
+@contextlib.contextmanager
+def told(what, *kinds):
+    """Ends the program with one line, and what it was about, where the block raises an error of these kinds."""
+    try:
+        yield
+    except kinds as error:
+        raise SystemExit(f"{what}: {' '.join(str(error).split())}") from None
+
+
 def read_tokens(path):
     """The text as a list of words, or of numbers."""
-    raw = lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes()
-    if ".u16.bin" in path.name:
-        return numpy.frombuffer(raw, dtype="<u2").tolist()
+    with told(f"--text {path}", OSError, EOFError, ValueError, lzma.LZMAError):
+        raw = lzma.open(path).read() if path.suffix == ".xz" else path.read_bytes()
+        if ".u16.bin" in path.name:
+            return numpy.frombuffer(raw, dtype="<u2").tolist()
     return re.findall(r"\w+|[^\w\s]", raw.decode(errors="replace").lower())
 
 
@@ -131,10 +163,20 @@ def batch_of_step(ids, step, arguments):
     return pieces[:, :-1], pieces[:, 1:]
 
 
+def read_state(file, where):
+    """What save has written."""
+    with told(f"{where} has no state of this program", Exception):  # whatever bytes of others make of themselves
+        state = torch.load(file)
+        if not isinstance(state, dict) or not {"step", "vocabulary", "model", "parts"} <= set(state):
+            raise ValueError("it is of another program")
+        return state
+
+
 def load(arguments, client):
     """The state to go on from and where it is, or None."""
     if arguments.checkpoint is not None:
-        return (torch.load(arguments.checkpoint) if arguments.checkpoint.exists() else None), arguments.checkpoint
+        path = arguments.checkpoint
+        return (read_state(path, f"--checkpoint {path}") if path.exists() else None), path
     try:
         kept = client.checkpoint_state()
     except embps.NotFound:
@@ -144,7 +186,7 @@ def load(arguments, client):
     if not kept:
         raise SystemExit("the servers' newest checkpoint has no layers in it: start them with --resume and the "
                          "name of the last one that this program made, or with --resume none")
-    return torch.load(io.BytesIO(kept)), "the servers"
+    return read_state(io.BytesIO(kept), "the servers' newest checkpoint"), "the servers"
 
 
 def save(arguments, client, state):
@@ -185,9 +227,10 @@ def train(arguments, client):
     first = 0
     if state is not None:
         first = state["step"]
-        model.load_state_dict(state["model"])
-        for part, saved in zip(optimizers + schedulers, state["parts"]):
-            part.load_state_dict(saved)
+        with told(f"--checkpoint, {where}: a state of another model", RuntimeError, ValueError):
+            model.load_state_dict(state["model"])
+            for part, saved in zip(optimizers + schedulers, state["parts"]):
+                part.load_state_dict(saved)
         print(f"goes on from step {first} of {where}", flush=True)
 
     inputs, targets = batch_of_step(ids, first, arguments)
@@ -225,7 +268,9 @@ def write(model, vocabulary, start, n):
 def main():
     arguments = options()
     with tempfile.TemporaryDirectory(prefix="embps-", dir=arguments.data) as folder:
-        with embps.connect(arguments.connect or f"local:{folder}/tables", memory=arguments.memory) as client:
+        with told(f"--connect {arguments.connect}" if arguments.connect else "--memory, --data", embps.Error):
+            client = embps.connect(arguments.connect or f"local:{folder}/tables", memory=arguments.memory)
+        with told("language_model.py", embps.Error), client:
             model, vocabulary, ids = train(arguments, client)
             print(write(model, vocabulary, ids[:arguments.context], 30))
 
