@@ -333,6 +333,10 @@ static psc_status_t take_operand(parser_t *parser)
         return psc_error_set(parser->error, PSC_INVALID_ARGUMENT,
                              "%s: the words %s must stand together", *word,
                              parser->command->operands);
+    if (parser->command->max_operands != 0 && parser->operands.n == parser->command->max_operands)
+        return psc_error_set(
+            parser->error, PSC_INVALID_ARGUMENT, "%s: a word too many: %s wants %s; see %s --help",
+            *word, parser->command->name, parser->command->operands, parser->command->name);
     parser->operands.n++;
     return PSC_OK;
 }
@@ -424,6 +428,9 @@ psc_status_t psc_options_parse(const psc_command_t *command, int argc, char *con
     parser_t parser = {
         .command = command, .argv = argv, .argc = argc, .at = 1, .values = values, .error = error};
     psc_status_t st = take_words(&parser);
+    if (st == PSC_OK && parser.operands.n < command->min_operands)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
+                           command->name, command->operands, command->name);
     for (size_t i = 0; st == PSC_OK && i < command->n_options; i++) {
         if (!parser.given[i])
             st = fill_in(&parser, i);

@@ -11,8 +11,8 @@
  *
  * Sizes accept K, M, G, T (powers of 1,024). `--name VALUE` and `--name=VALUE`; flags take none;
  * lists take all words up to the next option; `--` ends the options. An option is given once. An
- * unknown option, a value out of bounds, a missing required option are INVALID_ARGUMENT naming the
- * option, the value and what is possible (and the nearest known name for a misspelt one). The
+ * unknown option, a value out of bounds, a missing required option, a word too many are
+ * INVALID_ARGUMENT naming the option, the value and what is possible (and the nearest known name for a misspelt one). The
  * parser handles --help and --version.
  *
  * Where a value comes from: command line, else environment (set and not empty), else default.
@@ -62,6 +62,8 @@ typedef struct psc_command {
     const psc_option_t *options;
     size_t n_options;
     const char *operands; /* name of positional words ("WORD..."), NULL: none allowed */
+    size_t min_operands;  /* how many of them there must be */
+    size_t max_operands;  /* how many there can be; 0: any number */
     const char *examples; /* lines, or NULL */
 } psc_command_t;
 

@@ -25,6 +25,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/text.h"
 #include "proto/grpc/grpc_call.h"
 #include "proto/grpc/grpc_probe.h"
 #include "proto/grpc/grpc_secrets.h"
@@ -459,8 +460,10 @@ psc_status_t psp_grpc_check_address(const char *text, psc_error_t *error)
                                             port != 0 && strpbrk(host, "/ \t\r\n") == NULL));
     if (fine)
         return PSC_OK;
+    char shown[PSC_TEXT_SHOWN(100)];
     return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                         "\"%.100s\" is no address: HOST:PORT, [IPV6]:PORT or unix:PATH", text);
+                         "\"%s\" is no address: HOST:PORT, [IPV6]:PORT or unix:PATH",
+                         psc_text_show(text, strnlen(text, 100), shown, sizeof shown));
 }
 
 static psc_status_t create_peer(client_t *client, const psp_grpc_client_options_t *options,

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* "zeros, uniform, normal": the possible names, for a message. */
@@ -141,12 +142,23 @@ static void write_value(option_kind_t kind, value_t value, void *at)
 
 #define VALUE_TEXT 32
 
+/* The fewest digits that read back as the value: those that it was given with, if they were few. */
+static void show_real(double value, char text[VALUE_TEXT])
+{
+    const bool single = fabs(value) <= (double)FLT_MAX && (double)(float)value == value;
+    for (int digits = 1; digits <= DBL_DECIMAL_DIG; digits++) {
+        (void)snprintf(text, VALUE_TEXT, "%.*g", digits, value);
+        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
+            return;
+    }
+}
+
 static void show_value(option_kind_t kind, value_t value, char text[VALUE_TEXT])
 {
     if (kind == OPTION_BOOL)
         (void)snprintf(text, VALUE_TEXT, "%s", value.whole != 0 ? "true" : "false");
     else if (kind == OPTION_REAL)
-        (void)snprintf(text, VALUE_TEXT, "%.9g", value.real);
+        show_real(value.real, text);
     else if (kind == OPTION_PRECISION)
         (void)snprintf(text, VALUE_TEXT, "%s", psp_precision_name((psp_precision_t)value.whole));
     else
@@ -327,14 +339,57 @@ static psc_status_t differs(const ps_table_t *table, const char *option, const c
                          table->name, option, exists, wanted);
 }
 
-/* Parameters of an initialiser or optimizer. */
-static psc_status_t differs_in_number(const ps_table_t *table, const char *option, double exists,
-                                      double wanted, psc_error_t *error)
+/* Parameters of an initialiser or optimizer, whose name whose is. */
+static psc_status_t differs_in_number(const ps_table_t *table, const char *whose,
+                                      const char *parameter, double exists, double wanted,
+                                      psc_error_t *error)
 {
-    char texts[2][VALUE_TEXT];
+    char texts[2][VALUE_TEXT], option[96];
+    (void)snprintf(option, sizeof option, "%s of %s", parameter, whose);
     show_value(OPTION_REAL, (value_t){.real = exists}, texts[0]);
     show_value(OPTION_REAL, (value_t){.real = wanted}, texts[1]);
     return differs(table, option, texts[0], texts[1], error);
+}
+
+#define PAIR_TEXT (2 * VALUE_TEXT + 8)
+
+static void show_bounds(const ps_table_t *table, char text[PAIR_TEXT])
+{
+    char low[VALUE_TEXT], high[VALUE_TEXT];
+    show_real((double)table->weight_min, low);
+    show_real((double)table->weight_max, high);
+    if (table->has_bounds)
+        (void)snprintf(text, PAIR_TEXT, "%s to %s", low, high);
+    else
+        (void)snprintf(text, PAIR_TEXT, "none");
+}
+
+static void show_pad(const ps_table_t *table, char text[PAIR_TEXT])
+{
+    if (table->has_pad)
+        (void)snprintf(text, PAIR_TEXT, "%" PRIu64, table->pad_id);
+    else
+        (void)snprintf(text, PAIR_TEXT, "none");
+}
+
+/* Options of which a flag tells whether they are there: they have one name for those who set them.
+ */
+static psc_status_t compare_optional(const ps_table_t *table, const ps_table_t *wanted,
+                                     psc_error_t *error)
+{
+    char texts[2][PAIR_TEXT];
+    if (table->has_bounds != wanted->has_bounds || table->weight_min != wanted->weight_min ||
+        table->weight_max != wanted->weight_max) {
+        show_bounds(table, texts[0]);
+        show_bounds(wanted, texts[1]);
+        return differs(table, "bounds", texts[0], texts[1], error);
+    }
+    if (table->has_pad != wanted->has_pad || table->pad_id != wanted->pad_id) {
+        show_pad(table, texts[0]);
+        show_pad(wanted, texts[1]);
+        return differs(table, "pad_id", texts[0], texts[1], error);
+    }
+    return PSC_OK;
 }
 
 static psc_status_t compare_options(const ps_table_t *table, const ps_table_t *wanted,
@@ -362,14 +417,15 @@ psc_status_t ps_table_compare(const ps_table_t *table, const ps_table_t *wanted,
         return differs(table, "optimizer", table->optim->name, wanted->optim->name, error);
     for (size_t i = 0; i < table->init->n_params; i++) {
         if (table->init_params[i] != wanted->init_params[i])
-            return differs_in_number(table, table->init->params[i].name,
+            return differs_in_number(table, table->init->name, table->init->params[i].name,
                                      (double)table->init_params[i], (double)wanted->init_params[i],
                                      error);
     }
     for (size_t i = 0; i < table->optim->n_params; i++) {
         if (table->optim_params[i] != wanted->optim_params[i])
-            return differs_in_number(table, table->optim->params[i].name, table->optim_params[i],
-                                     wanted->optim_params[i], error);
+            return differs_in_number(table, table->optim->name, table->optim->params[i].name,
+                                     table->optim_params[i], wanted->optim_params[i], error);
     }
-    return compare_options(table, wanted, error);
+    psc_status_t st = compare_optional(table, wanted, error);
+    return st == PSC_OK ? compare_options(table, wanted, error) : st;
 }

@@ -43,6 +43,23 @@ refused 2 '18446744073709551616' "$embps" get "$address" pushes 1844674407370955
 refused 2 'ADDRESS TABLE ID' "$embps" get "$address" pushes
 refused 2 'no address' "$embps" status nowhere
 refused 2 '"" is no address' "$embps" status ''
+refused 2 '"a\x0ab" is no address' "$embps" status $'a\nb'
+# What would be ignored is refused: a word too many, an option that goes with others.
+for command in status tables stats top; do
+    refused 2 'extra: a word too many' "$embps" "$command" "$address" extra
+done
+refused 2 'extra: a word too many' "$embps" export "$address" pushes extra --output x
+refused 2 'extra: a word too many' "$embps" import "$address" pushes extra --input x
+refused 2 'wants' "$embps" checkpoint "$address" extra
+refused 2 'extra: unexpected word' "$embps" plan extra
+refused 2 'extra: unexpected word' "$build/embps-server" extra
+refused 2 '--vocab: whole rows' "$embps" export "$address" pushes --output x --vocab v
+"$embps" export "$address" pushes --output pushes.rows >out || failed "export"
+refused 2 '--vocab: pushes.rows holds whole rows' "$embps" import "$address" pushes --input pushes.rows --vocab v
+refused 2 '--vocab: goes with --table' "$embps" nearest --vectors x --vocab v 7
+"$embps" top "$address" --table pushes --once --interval 0.1 >out || failed "top"
+grep -q ', 1 server, over' out && grep -qx 'no row of pushes was pushed' out || { failed "top prints"; cat out; }
+refused 42 'zero, line 1: longer than 16 MiB' "$embps" import "$address" pushes --input /dev/zero
 refused 21 '127.0.0.1:1' "$embps" status --wait 0 127.0.0.1:1
 # Names are shown, whoever says them: no terminal obeys one, and a message stays a line.
 refused 3 'there is no table a\x1b[31m\x0ab' "$embps" get "$address" $'a\033[31m\nb' 1

@@ -106,24 +106,21 @@ psc_status_t psw_visit_address(psw_visit_t *visit, const char *address, psw_visi
 }
 
 psc_status_t psw_visit_with(const psc_command_t *command, void *values, int argc,
-                            char *const argv[], size_t n_words, psw_visit_fn fn, psc_error_t *error)
+                            char *const argv[], psw_visit_fn fn, psc_error_t *error)
 {
     psw_visit_t visit;
     bool go_on;
     psc_status_t st = psw_visit_parse(command, values, argc, argv, &visit, &go_on, error);
     if (st != PSC_OK || !go_on)
         return st;
-    if (visit.words.n < n_words)
-        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
-                             command->name, command->operands, command->name);
     return psw_visit_address(&visit, visit.words.items[0], fn, error);
 }
 
-psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[], size_t n_words,
-                       psw_visit_fn fn, psc_error_t *error)
+psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[], psw_visit_fn fn,
+                       psc_error_t *error)
 {
     psw_address_options_t options;
-    return psw_visit_with(command, &options, argc, argv, n_words, fn, error);
+    return psw_visit_with(command, &options, argc, argv, fn, error);
 }
 
 psc_status_t psw_visit_table(const psw_visit_t *visit, const char *name, embps_table_t **table_out,

@@ -27,12 +27,11 @@ typedef psc_status_t (*psw_visit_fn)(const psw_visit_t *visit, psc_error_t *erro
 /*
  * Parses the command line, whose first word is an address, connects, calls fn and closes the
  * connection; fn is not called where help is all that is wanted. command: without options, which
- * are those of psw_address_options_t; n_words: how many words there must be at least. Says on
- * standard error whom it waits for. Errors: INVALID_ARGUMENT, those of embps_connect, of fn and of
+ * are those of psw_address_options_t, and with min_operands > 0. Says on standard error whom it waits for. Errors: INVALID_ARGUMENT, those of embps_connect, of fn and of
  * embps_close.
  */
 PSC_MUST_CHECK psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[],
-                                      size_t n_words, psw_visit_fn fn, psc_error_t *error);
+                                      psw_visit_fn fn, psc_error_t *error);
 
 /* Own options of a sub-command, at most. */
 #define PSW_OWN_OPTIONS_MAX 16u
@@ -42,8 +41,7 @@ PSC_MUST_CHECK psc_status_t psw_visit(const psc_command_t *command, int argc, ch
  * struct, of which the first member is a psw_address_options_t.
  */
 PSC_MUST_CHECK psc_status_t psw_visit_with(const psc_command_t *command, void *values, int argc,
-                                           char *const argv[], size_t n_words, psw_visit_fn fn,
-                                           psc_error_t *error);
+                                           char *const argv[], psw_visit_fn fn, psc_error_t *error);
 
 /* Its parts: the command line (*go_on_out false: help is all that is wanted); then the connection.
  */

@@ -63,6 +63,8 @@ static const psc_command_t command = {
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "ADDRESS TABLE",
+    .min_operands = 2,
+    .max_operands = 2,
     .examples = "embps export 127.0.0.1:50051 words --output words.rows\n"
                 "embps export 127.0.0.1:50051 words --output words.txt --format text --vocab v.txt",
 };
@@ -215,5 +217,14 @@ static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)
 psc_status_t psw_tool_export(int argc, char *const argv[], psc_error_t *error)
 {
     export_options_t values;
-    return psw_visit_with(&command, &values, argc, argv, 2, export_table, error);
+    psw_visit_t visit;
+    bool go_on;
+    psc_status_t st = psw_visit_parse(&command, &values, argc, argv, &visit, &go_on, error);
+    if (st != PSC_OK || !go_on)
+        return st;
+    if (values.vocab != NULL && strcmp(values.format, "rows") == 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--vocab: whole rows hold ids and no words; it goes with --format "
+                             "text or binary");
+    return psw_visit_address(&visit, visit.words.items[0], export_table, error);
 }

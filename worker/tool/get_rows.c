@@ -23,6 +23,7 @@ static const psc_command_t command = {
                    "number below 2^64. A row that was never pushed is shown with its initial "
                    "value; it is not created.",
     .operands = "ADDRESS TABLE ID...",
+    .min_operands = OTHER_WORDS + 1,
     .examples = "embps get 127.0.0.1:50051 words 7 42",
 };
 
@@ -117,5 +118,5 @@ static psc_status_t get(const psw_visit_t *visit, psc_error_t *error)
 
 psc_status_t psw_tool_get(int argc, char *const argv[], psc_error_t *error)
 {
-    return psw_visit(&command, argc, argv, OTHER_WORDS + 1, get, error);
+    return psw_visit(&command, argc, argv, get, error);
 }

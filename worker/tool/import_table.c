@@ -57,6 +57,8 @@ static const psc_command_t command = {
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "ADDRESS TABLE",
+    .min_operands = 2,
+    .max_operands = 2,
     .examples = "embps import 127.0.0.1:50051 words --input words.rows",
 };
 
@@ -200,8 +202,12 @@ static psc_status_t import_vectors(importer_t *importer, psc_error_t *error)
 static psc_status_t import_table(const psw_visit_t *visit, psc_error_t *error)
 {
     importer_t importer = {.visit = visit, .options = visit->own};
-    psc_status_t st = psw_row_file_is(importer.options->input) ? import_rows(&importer, error)
-                                                               : import_vectors(&importer, error);
+    const bool whole = psw_row_file_is(importer.options->input);
+    if (whole && importer.options->vocab != NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--vocab: %s holds whole rows, which have ids and no words",
+                             importer.options->input);
+    psc_status_t st = whole ? import_rows(&importer, error) : import_vectors(&importer, error);
     if (st != PSC_OK)
         return st;
     if (visit->options.json)
@@ -216,5 +222,5 @@ static psc_status_t import_table(const psw_visit_t *visit, psc_error_t *error)
 psc_status_t psw_tool_import(int argc, char *const argv[], psc_error_t *error)
 {
     import_options_t values;
-    return psw_visit_with(&command, &values, argc, argv, 2, import_table, error);
+    return psw_visit_with(&command, &values, argc, argv, import_table, error);
 }

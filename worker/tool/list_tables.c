@@ -19,6 +19,8 @@ static const psc_command_t command = {
     .description = "ADDRESS is that of one of the servers (embps-server --listen). Rows are those "
                    "that came into being since the servers began.",
     .operands = "ADDRESS",
+    .min_operands = 1,
+    .max_operands = 1,
     .examples = "embps tables 127.0.0.1:50051",
 };
 
@@ -72,5 +74,5 @@ static psc_status_t print_tables(const psw_visit_t *visit, psc_error_t *error)
 
 psc_status_t psw_tool_tables(int argc, char *const argv[], psc_error_t *error)
 {
-    return psw_visit(&command, argc, argv, 1, print_tables, error);
+    return psw_visit(&command, argc, argv, print_tables, error);
 }

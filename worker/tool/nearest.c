@@ -149,6 +149,9 @@ psc_status_t psw_tool_nearest(int argc, char *const argv[], psc_error_t *error)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "nearest: wants --vectors FILE, or --server ADDRESS and --table "
                              "TABLE; see embps nearest --help");
+    if (o.vectors != NULL && o.vocab != NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--vocab: goes with --table; a file of vectors has words");
     if (visit.words.n == 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "nearest: no word given; see embps nearest --help");

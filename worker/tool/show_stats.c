@@ -21,6 +21,8 @@ static const psc_command_t stats_command = {
     .description = "ADDRESS is that of one of the servers (embps-server --listen); counters are "
                    "sums over all of them.",
     .operands = "ADDRESS",
+    .min_operands = 1,
+    .max_operands = 1,
     .examples = "embps stats 127.0.0.1:50051",
 };
 
@@ -31,6 +33,8 @@ static const psc_command_t status_command = {
     .description = "ADDRESS is that of one of the servers (embps-server --listen); numbers are "
                    "sums over all of them.",
     .operands = "ADDRESS",
+    .min_operands = 1,
+    .max_operands = 1,
     .examples = "embps status 127.0.0.1:50051",
 };
 
@@ -101,7 +105,7 @@ static psc_status_t print_stats(const psw_visit_t *visit, psc_error_t *error)
 
 psc_status_t psw_tool_stats(int argc, char *const argv[], psc_error_t *error)
 {
-    return psw_visit(&stats_command, argc, argv, 1, print_stats, error);
+    return psw_visit(&stats_command, argc, argv, print_stats, error);
 }
 
 static psc_status_t print_status(const psw_visit_t *visit, psc_error_t *error)
@@ -128,5 +132,5 @@ static psc_status_t print_status(const psw_visit_t *visit, psc_error_t *error)
 
 psc_status_t psw_tool_status(int argc, char *const argv[], psc_error_t *error)
 {
-    return psw_visit(&status_command, argc, argv, 1, print_status, error);
+    return psw_visit(&status_command, argc, argv, print_status, error);
 }

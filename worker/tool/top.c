@@ -68,6 +68,8 @@ static const psc_command_t command = {
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "ADDRESS",
+    .min_operands = 1,
+    .max_operands = 1,
     .examples = "embps top 127.0.0.1:50051 --table words",
 };
 
@@ -191,15 +193,21 @@ static psc_status_t print_text(const top_t *top, const sample_t *before, const s
     const bool terminal = isatty(STDOUT_FILENO) == 1 && !top->options->once;
     if (terminal)
         (void)printf("\033[H\033[J"); /* home, and an empty screen */
-    (void)printf("run %016" PRIx64 ", %" PRIu32 " servers, over %.1f s\n",
-                 embps_cluster(top->visit->client), embps_server_count(top->visit->client),
+    psw_shown_t name;
+    const uint32_t n_servers = embps_server_count(top->visit->client);
+    (void)printf("run %016" PRIx64 ", %" PRIu32 " %s, over %.1f s\n",
+                 embps_cluster(top->visit->client), n_servers,
+                 n_servers == 1 ? "server" : "servers",
                  (double)(now->at_us - before->at_us) * 1e-6);
     for (size_t i = 0; i < N_SHOWN; i++)
         (void)printf("%-20s%20.0f\n", shown[i].label, value_of(i, before, now));
     if (top->watch != NULL) {
         const size_t n = psw_hot_rows_best(&top->hot, best, (size_t)top->options->n_rows);
-        (void)printf("\n%-20s%20s%s\n", "row", "told as pushed",
-                     top->lost ? "  (there were more than could be told)" : "");
+        if (n == 0)
+            (void)printf("\nno row of %s was pushed\n", psw_show(top->options->table, &name));
+        else
+            (void)printf("\n%-20s%20s%s\n", "row", "told as pushed",
+                         top->lost ? "  (there were more than could be told)" : "");
         for (size_t i = 0; i < n; i++)
             (void)printf("%-20" PRIu64 "%20" PRIu64 "\n", best[i].id, best[i].count);
     }
@@ -247,5 +255,5 @@ static psc_status_t show(const psw_visit_t *visit, psc_error_t *error)
 psc_status_t psw_tool_top(int argc, char *const argv[], psc_error_t *error)
 {
     top_options_t values;
-    return psw_visit_with(&command, &values, argc, argv, 1, show, error);
+    return psw_visit_with(&command, &values, argc, argv, show, error);
 }

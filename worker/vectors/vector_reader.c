@@ -5,8 +5,8 @@
  * line of two whole numbers, after which the bytes behind the first word say text or binary; or
  * else text without such a line, whose first line gives the dimension.
  *
- * Files may be hostile. Nothing is taken on the word of a first line: lines, words and rows grow
- * with the bytes that came, and each byte costs constant time. Text is split at blanks and tabs
+ * Files may be hostile, or have no end. Nothing is taken on the word of a first line: lines, words
+ * and rows grow with the bytes that came, up to a bound, and each byte costs constant time. Text is split at blanks and tabs
  * into a word and dim numbers, from the right, since some words of GloVe hold blanks; a line with
  * more numbers than the dimension is an error and not such a word.
  *
@@ -26,6 +26,7 @@
 
 #define PEEK_BYTES 65536u
 #define MOST_WORD_BYTES 65536u
+#define MOST_LINE_BYTES ((size_t)16 << 20) /* 65,536 numbers, a table's most, of 250 digits */
 
 typedef struct reader {
     const char *path;
@@ -354,12 +355,14 @@ static psc_status_t read_text(reader_t *r)
     bool whole = true;  /* the last row has a line end */
     for (;;) {
         bool any;
-        psc_status_t st = read_until(r, '\n', SIZE_MAX, &any);
+        psc_status_t st = read_until(r, '\n', MOST_LINE_BYTES, &any);
         if (st != PSC_OK)
             return st;
         if (!any)
             break;
         r->line++;
+        if (r->text_size > MOST_LINE_BYTES)
+            return text_error(r, "longer than 16 MiB, which no line of vectors is");
         if (line_is_empty(r)) {
             ended = true;
             continue;

@@ -424,6 +424,30 @@ static void operands_are_taken_where_they_are_allowed(void **state)
                    "king: unexpected word (embps-test run --help tells what is possible)");
 }
 
+static void as_many_operands_are_taken_as_there_must_be(void **state)
+{
+    (void)state;
+    psc_command_t with = command;
+    with.operands = "A B";
+    with.min_operands = 1;
+    with.max_operands = 2;
+    for (int n = 0; n <= 3; n++) {
+        char *words[] = {"embps-test", "--out", "f", "one", "two", "three", NULL};
+        outcome_t got = {.error = PSC_ERROR_INIT};
+        got.st = psc_options_parse(&with, 3 + n, words, &got.values, &got.operands, NULL,
+                                   &got.result, &got.error);
+        if (n == 0) {
+            assert_refused(got, "embps-test run: wants A B; see embps-test run --help");
+        } else if (n == 3) {
+            assert_refused(got, "three: a word too many: embps-test run wants A B; see embps-test "
+                                "run --help");
+        } else {
+            assert_int_equal(got.st, PSC_OK);
+            assert_int_equal(got.operands.n, n);
+        }
+    }
+}
+
 static void sizes_take_suffixes_and_tell_overflow(void **state)
 {
     (void)state;
@@ -591,6 +615,7 @@ int main(void)
         CLEAN(the_environment_stands_between_command_line_and_default),
         CLEAN(a_wrong_variable_is_named),
         CLEAN(operands_are_taken_where_they_are_allowed),
+        CLEAN(as_many_operands_are_taken_as_there_must_be),
         CLEAN(sizes_take_suffixes_and_tell_overflow),
         CLEAN(a_wrong_size_is_told_with_its_option),
         CLEAN(the_help_is_a_page_with_every_option),

@@ -22,6 +22,7 @@ from .errors import InvalidArgument
 Spec = Union[str, Sequence[Union[str, float]]]  # "adam", or ("adam", 0.9, 0.999)
 Path = Union[str, "os.PathLike[str]"]
 U32_MAX, U64_MAX = 2**32 - 1, 2**64 - 1
+_DIM_MAX = 65536
 _FACTORS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -158,7 +159,7 @@ def table_options(dim: Any, init: Any, optimizer: Any, seed: Any,
                   options: Mapping[str, Any]) -> library.TableOptions:
     """The struct of embps.h."""
     struct = library.TableOptions(size=sizeof(library.TableOptions))
-    struct.dim = number("dim", dim, U32_MAX)
+    struct.dim = number("dim", dim, _DIM_MAX, 1)
     struct.seed = number("seed", seed, U64_MAX)
     _set_spec(struct, "init", init)
     _set_spec(struct, "optimizer", optimizer)

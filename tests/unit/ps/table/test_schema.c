@@ -240,11 +240,12 @@ static void every_option_that_differs_is_named_with_both_values(void **state)
     DIFFERS(per_row_steps, true, "per_row_steps false, but true");
     DIFFERS(l2, 0.5, "l2 0, but 0.5");
     DIFFERS(clip_value, 2, "clip_value 0, but 2");
-    DIFFERS(clip_norm, 1e-3, "clip_norm 0, but 0.00100000005");
-    DIFFERS(has_bounds, false, "has_bounds true, but false");
-    DIFFERS(weight_min, -2, "weight_min -1, but -2");
-    DIFFERS(weight_max, 2, "weight_max 1, but 2");
-    DIFFERS(has_pad, false, "has_pad true, but false");
+    DIFFERS(clip_norm, 1e-3, "clip_norm 0, but 0.001");
+    DIFFERS(has_bounds, false, "bounds -1 to 1, but none");
+    DIFFERS(weight_min, -2, "bounds -1 to 1, but -2 to 1");
+    DIFFERS(weight_max, 2, "bounds -1 to 1, but -1 to 2");
+    DIFFERS(weight_max, 0.1, "bounds -1 to 1, but -1 to 0.1");
+    DIFFERS(has_pad, false, "pad_id 0, but none");
     DIFFERS(pad_id, 1, "pad_id 0, but 1");
     DIFFERS(admit_after, 4, "admit_after 3, but 4");
     DIFFERS(admit_shared, true, "admit_shared false, but true");
@@ -265,7 +266,7 @@ static void every_option_that_differs_is_named_with_both_values(void **state)
     other.n_init_params = 2;
     other.init_params[0] = -0.5;
     other.init_params[1] = 0.5;
-    expect_mismatch(&full, &other, "low ");
+    expect_mismatch(&full, &other, "low of uniform ");
 }
 
 int main(void)

@@ -198,6 +198,9 @@ class Rows(python_tests.Case):
             self.assertRaises(embps.InvalidArgument, self.client.table, "bad", 2, **options)
         for dim in (0, -1, 65537, 2**40, 1.0, "3", True):
             self.assertRaises(embps.InvalidArgument, self.client.table, "bad", dim)
+        for dim in (0, -1, 65537):
+            self.assertRaisesRegex(embps.InvalidArgument, f"dim: {dim} is not in 1 to 65536$",
+                                   self.client.table, "bad", dim)
         for name in ("", "x" * 256, 7, "a\0b"):
             self.assertRaises(embps.InvalidArgument, self.client.table, name, 2)
 

@@ -285,6 +285,19 @@ static void damaged_text_is_refused_with_its_line(void **state)
                  "after 0");
 }
 
+static void a_line_without_end_is_refused_before_memory_ends(void **state)
+{
+    (void)state;
+    static const char start[] = "a 1 2\nb";
+    const size_t size = (size_t)17 << 20;
+    char *text = calloc(size, 1);
+    assert_non_null(text);
+    refused(text, size, PSC_CORRUPT, "line 1", "longer than 16 MiB");
+    memcpy(text, start, sizeof start - 1);
+    refused(text, size, PSC_CORRUPT, "line 2", "longer than 16 MiB");
+    free(text);
+}
+
 static void damaged_binary_is_refused_with_its_row(void **state)
 {
     (void)state;
@@ -480,6 +493,7 @@ int main(void)
         cmocka_unit_test(text_of_many_tools_is_read),
         cmocka_unit_test(odd_words_are_words),
         cmocka_unit_test(damaged_text_is_refused_with_its_line),
+        cmocka_unit_test(a_line_without_end_is_refused_before_memory_ends),
         cmocka_unit_test(damaged_binary_is_refused_with_its_row),
         cmocka_unit_test(other_formats_are_refused_by_name),
         cmocka_unit_test(short_memory_is_an_error_at_every_allocation),
