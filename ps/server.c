@@ -21,6 +21,9 @@
  * each, and their end of the transport the bytes of all. In a job they are sent away when its
  * workers have left; without workers the server runs until it is stopped.
  *
+ * A server that fails sends its guests away too, with the reason, and makes no last checkpoint:
+ * what it holds may be half of something.
+ *
  * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; the last
  * checkpoint; the thread that writes checkpoints; shard; store
  * (all dirty rows written, I/O thread joined, RocksDB closed); identity "clean"; lock. Whoever is
@@ -584,26 +587,51 @@ static void end_shard(ps_server_t *server)
     ps_shard_end(server->shard, &why);
 }
 
+/* The server fails: whoever waits is told why, and so is what has come since; nothing more is taken
+ * from guests. Those who come later meet a closed door. */
+static void tell_failure(ps_server_t *server, const psc_error_t *why)
+{
+    const uint64_t start_us = psc_clock_us();
+    psp_buffer_t *buffer = NULL;
+    psc_error_t known = PSC_ERROR_INIT; /* why, of each: the shard has failed */
+    size_t n_told = 0;
+    psp_transport_stop(server->transport);
+    ps_shard_end(server->shard, why);
+    while (psc_clock_us() - start_us < FLUSH_FAILED_US &&
+           psp_transport_poll(server->transport, &buffer, &known) == PSC_OK && buffer != NULL) {
+        n_told += ps_shard_handle(server->shard, buffer, &known) != PSC_OK;
+    }
+    psc_log(PSC_LOG_DEBUG, "%zu more requests were refused", n_told);
+    if (server->writer != NULL)
+        psc_log(PSC_LOG_WARN, "no last checkpoint is made, since the server fails: the next run "
+                              "goes on from the newest one that is whole");
+}
+
 psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_error_t *error)
 {
+    psc_error_t why = PSC_ERROR_INIT;
     psc_status_t st = PSC_OK;
     set_transport(server, transport);
     ps_data_dir_begin(server->dir);
     while (st == PSC_OK && !is_over(server)) {
         bool progress = false;
         ps_shard_set_time(server->shard, psc_clock_us());
-        st = turn(server, &progress, error);
+        st = turn(server, &progress, &why);
         if (st == PSC_OK)
-            st = look_around(server, &progress, error);
+            st = look_around(server, &progress, &why);
         if (st == PSC_OK && !progress && !is_over(server))
             psp_transport_wait(transport, idle_us(server));
     }
     if (st == PSC_OK && server->options.n_guests != 0)
-        st = send_guests_away(server, error);
+        st = send_guests_away(server, &why);
     if (st == PSC_OK)
         save_last(server);
     if (st == PSC_OK && server->options.n_guests != 0)
         end_shard(server);
+    if (st != PSC_OK && server->options.n_guests != 0)
+        tell_failure(server, &why);
+    if (st != PSC_OK && error != NULL)
+        *error = why;
     server->worst_status = ps_shard_worst_status(server->shard);
     if (server->worst_status == 0 && server->n_lost != 0)
         server->worst_status = PSC_PEER_GONE;

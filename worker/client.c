@@ -10,6 +10,7 @@
 #include "worker/client_state.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
 #include "common/run_status.h"
 
 #define LEAVE_US UINT64_C(1000000)
@@ -135,6 +136,35 @@ psc_status_t psw_client_hello(embps_client_t *client, psc_error_t *error)
     return st == PSC_OK ? psw_client_finish(client, request, error) : st;
 }
 
+/*
+ * Until the servers have answered the goodbye. What counts was answered before it, or has failed;
+ * so a server whose connection is down is waited for no longer than LEAVE_US, nor is one that was
+ * waited for in vain already (hopeless). Then the client is over, and the session ends by its
+ * lease. Takes request.
+ */
+static psc_status_t take_leave(embps_client_t *client, psw_request_t *request, bool hopeless,
+                               psc_error_t *error)
+{
+    psw_core_t *core = client->driver.core;
+    uint64_t until_us = psc_clock_us() + LEAVE_US;
+    psc_status_t st = PSC_OK;
+    while (st == PSC_OK && !psw_request_done(request)) {
+        st = psw_driver_pause(&client->driver, until_us, error);
+        const uint64_t now_us = psc_clock_us();
+        if (!hopeless && !psw_core_in_trouble(core)) {
+            until_us = now_us + LEAVE_US;
+        } else if (st == PSC_OK && now_us >= until_us && !psw_request_done(request)) {
+            psc_error_t gone = PSC_ERROR_INIT;
+            (void)psc_error_set(&gone, PSC_PEER_GONE, "a server did not answer the goodbye");
+            psw_driver_leave(&client->driver, &gone, hopeless ? PSC_TIMEOUT : 0,
+                             psw_core_in_trouble(core) ? 0 : LEAVE_US);
+            psw_core_release(core, request);
+            return PSC_OK;
+        }
+    }
+    return psw_client_finish(client, request, error);
+}
+
 psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
 {
     psw_core_t *core = client->driver.core;
@@ -152,11 +182,12 @@ psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
         psw_request_t *request;
         st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
         if (st == PSC_OK)
-            st = psw_client_finish(client, request, &what);
+            st = take_leave(client, request, unseen == PSC_TIMEOUT, &what);
     }
-    if (st == PSC_OK)
+    if (st == PSC_OK && psw_core_state(core, NULL) == PSC_OK)
         st = psp_transport_flush(client->driver.transport, LEAVE_US, &what);
-    else if (psw_core_state(core, NULL) != PSC_OK || st == PSC_NO_MEMORY || st == PSC_TIMEOUT)
+    else if (st != PSC_OK &&
+             (psw_core_state(core, NULL) != PSC_OK || st == PSC_NO_MEMORY || st == PSC_TIMEOUT))
         psw_driver_leave(&client->driver, &what, (uint32_t)st, LEAVE_US);
     if (st != PSC_OK && error != NULL)
         *error = what;

@@ -153,6 +153,9 @@ typedef const char *(*psw_trouble_fn)(const void *context, uint32_t server);
 /* context: borrowed for as long as the core is driven. NULL, as a core begins: nothing is known. */
 void psw_core_set_trouble(psw_core_t *core, psw_trouble_fn trouble, const void *context);
 
+/* Is there a server with a session of which it is known why nothing comes from it? */
+bool psw_core_in_trouble(const psw_core_t *core);
+
 /* Of a server, after hello; "" if it did not say. Borrowed. */
 const char *psw_core_host(const psw_core_t *core, uint32_t server);
 

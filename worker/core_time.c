@@ -44,6 +44,20 @@ void psw_core_set_trouble(psw_core_t *core, psw_trouble_fn trouble, const void *
     core->trouble_context = context;
 }
 
+static const char *trouble_with(const psw_core_t *core, uint32_t server)
+{
+    return core->trouble != NULL ? core->trouble(core->trouble_context, server) : "";
+}
+
+bool psw_core_in_trouble(const psw_core_t *core)
+{
+    for (uint32_t s = 0; s < core->options.n_servers; s++) {
+        if (core->servers[s].session != 0 && trouble_with(core, s)[0] != '\0')
+            return true;
+    }
+    return false;
+}
+
 const char *psw_core_host(const psw_core_t *core, uint32_t server)
 {
     return core->servers[server].host;
@@ -178,8 +192,7 @@ static void fail_silent(psw_core_t *core, const psw_part_state_t *part)
 {
     const psw_server_state_t *to = &core->servers[part->server];
     const uint64_t ms = core->timeout_us / 1000;
-    const char *why =
-        core->trouble != NULL ? core->trouble(core->trouble_context, part->server) : "";
+    const char *why = trouble_with(core, part->server);
     psc_error_t error = PSC_ERROR_INIT;
     (void)psc_error_set(&error, PSC_TIMEOUT,
                         "server %u (host %.255s) has not answered for %llu %s%s%s", part->server,

@@ -27,8 +27,8 @@ typedef psc_status_t (*psw_visit_fn)(const psw_visit_t *visit, psc_error_t *erro
 /*
  * Parses the command line, whose first word is an address, connects, calls fn and closes the
  * connection; fn is not called where help is all that is wanted. command: without options, which
- * are those of psw_address_options_t, and with min_operands > 0. Says on standard error whom it waits for. Errors: INVALID_ARGUMENT, those of embps_connect, of fn and of
- * embps_close.
+ * are those of psw_address_options_t, and with min_operands > 0. Says on standard error whom
+ * it waits for. Errors: INVALID_ARGUMENT, those of embps_connect, of fn and of embps_close.
  */
 PSC_MUST_CHECK psc_status_t psw_visit(const psc_command_t *command, int argc, char *const argv[],
                                       psw_visit_fn fn, psc_error_t *error);

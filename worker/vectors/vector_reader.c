@@ -6,9 +6,9 @@
  * else text without such a line, whose first line gives the dimension.
  *
  * Files may be hostile, or have no end. Nothing is taken on the word of a first line: lines, words
- * and rows grow with the bytes that came, up to a bound, and each byte costs constant time. Text is split at blanks and tabs
- * into a word and dim numbers, from the right, since some words of GloVe hold blanks; a line with
- * more numbers than the dimension is an error and not such a word.
+ * and rows grow with the bytes that came, up to a bound, and each byte costs constant time.
+ * Text is split at blanks and tabs into a word and dim numbers, from the right, since some words of
+ * GloVe hold blanks; a line with more numbers than the dimension is an error and not such a word.
  *
  * Numbers go through strtof, correctly rounded: 0.1 us each, so 35,000 rows of 100 take 0.4 s.
  * Threads: none; the locale's decimal point must be a point, as it is in programs that do not set

@@ -13,6 +13,7 @@
 #include "ps/store/store.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -32,6 +33,9 @@ typedef struct script {
     size_t polls;           /* while a backlog is told */
     bool shut;              /* sends fail: the peer is gone */
     bool fail_poll;         /* the transport breaks */
+    size_t fail_step;       /* it breaks once, when this step is due; 0: never */
+    unsigned stops;         /* how often guests were sent away */
+    char why[512];          /* what the last refusal said */
     float last[D];          /* first row of the last pull */
     pthread_mutex_t lock;   /* of woken */
     pthread_cond_t changed; /* with lock */
@@ -58,6 +62,8 @@ static psc_status_t script_send(psp_transport_t *t, uint32_t peer, psp_buffer_t 
         PSC_OK);
     s->replies++;
     s->refused += reply.reply.error.code != PSC_OK;
+    if (reply.reply.error.code != PSC_OK)
+        (void)snprintf(s->why, sizeof s->why, "%s", reply.reply.error.message);
     if (reply.kind == PSP_HELLO_REPLY)
         s->session = reply.u.hello_reply.session;
     if (reply.kind == PSP_PULL_REPLY && reply.u.pull_reply.n != 0)
@@ -122,6 +128,10 @@ static psc_status_t script_poll(psp_transport_t *t, psp_buffer_t **buffer_out, p
     *buffer_out = NULL;
     if (s->fail_poll)
         return psc_error_set(error, PSC_PEER_GONE, "the network is gone");
+    if (s->fail_step != 0 && s->fail_step == s->step) {
+        s->fail_step = 0;
+        return psc_error_set(error, PSC_IO, "the network has a hole");
+    }
     if (s->backlog != 0 && ++s->polls > 20)
         s->backlog = 0;
     if (s->step != 0 && s->session == 0 && !s->shut)
@@ -161,6 +171,11 @@ static psc_status_t script_flush(psp_transport_t *t, uint64_t timeout_us, psc_er
     return script_of(t)->shut ? psc_error_set(error, PSC_TIMEOUT, "never") : PSC_OK;
 }
 
+static void script_stop(psp_transport_t *t)
+{
+    script_of(t)->stops++;
+}
+
 static void script_destroy(psp_transport_t *t)
 {
     (void)t;
@@ -173,6 +188,7 @@ static const psp_transport_ops_t script_ops = {.name = "script",
                                                .wake = script_wake,
                                                .backlog = script_backlog,
                                                .flush = script_flush,
+                                               .stop = script_stop,
                                                .destroy = script_destroy};
 
 typedef struct fixture {
@@ -261,6 +277,22 @@ static void a_failed_run_stays_marked_open(void **state)
     assert_non_null(strstr(error.message, "not closed clean"));
 }
 
+static void whoever_speaks_to_a_server_that_fails_is_told_why(void **state)
+{
+    fixture_t *f = *state;
+    psc_error_t error = PSC_ERROR_INIT;
+    f->options.n_guests = 1;
+    open_server(f);
+    f->script.fail_step = 3; /* hello, a table and a push are answered */
+    assert_int_equal(ps_server_run(f->server, &f->script.base, &error), PSC_IO);
+    assert_string_equal(error.message, "the network has a hole");
+    assert_int_equal(f->script.stops, 1);
+    assert_int_equal(f->script.replies, 6);
+    assert_int_equal(f->script.refused, 3);
+    assert_string_equal(f->script.why, "the network has a hole");
+    assert_int_equal(ps_server_close(f->server, true, false, NULL), PSC_OK);
+}
+
 static void a_peer_that_does_not_read_is_held_and_served_in_order_later(void **state)
 {
     fixture_t *f = *state;
@@ -321,6 +353,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
         TEST(serves_until_the_last_worker_leaves_and_ends_clean),
         TEST(a_failed_run_stays_marked_open),
+        TEST(whoever_speaks_to_a_server_that_fails_is_told_why),
         TEST(a_peer_that_does_not_read_is_held_and_served_in_order_later),
         TEST(a_discarded_server_leaves_nothing),
         TEST(a_start_that_fails_leaves_nothing),

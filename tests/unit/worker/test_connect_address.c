@@ -211,6 +211,35 @@ static void every_push_counts_once_while_connections_are_cut(void **state)
     door_servers_stop(servers);
 }
 
+/* The code tells whether everything was acknowledged, for which nobody need be there any more. */
+static void a_client_without_anything_open_closes_though_its_server_is_gone(void **state)
+{
+    (void)state;
+    const door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+    door_servers_t *servers = door_servers_start(&options);
+    tcp_proxy_t *proxy = tcp_proxy_start(door_servers_port(servers, 0));
+    embps_client_t *client = connect_to(tcp_proxy_address(proxy));
+    const uint64_t id = 7;
+    const float ones[3] = {1, 1, 1};
+    ok(embps_push(open_counts(client), EMBPS_DELTA, &id, 1, ones, 0, &error));
+    tcp_proxy_refuse(proxy, 1);
+    tcp_proxy_cut(proxy);
+    ok(embps_close(client, &error));
+    /* With a push that is not answered, that is told. */
+    tcp_proxy_refuse(proxy, 0);
+    client = connect_to(tcp_proxy_address(proxy));
+    embps_table_t *table = open_counts(client);
+    embps_set_timeout(client, 300);
+    tcp_proxy_refuse(proxy, 1);
+    tcp_proxy_cut(proxy);
+    embps_request_t *push;
+    ok(embps_push_start(table, EMBPS_DELTA, &id, 1, ones, 0, &push, &error));
+    assert_int_equal(embps_close(client, &error), EMBPS_TIMEOUT);
+    assert_non_null(strstr(error.message, "has not answered for 300 ms"));
+    tcp_proxy_stop(proxy);
+    door_servers_stop(servers);
+}
+
 typedef struct guest {
     pthread_t thread;
     const char *address;
@@ -615,6 +644,7 @@ int main(void)
         cmocka_unit_test(one_client_gives_the_same_bits_by_address_as_locally),
         cmocka_unit_test(calls_of_any_size_are_cut_into_messages),
         cmocka_unit_test(every_push_counts_once_while_connections_are_cut),
+        cmocka_unit_test(a_client_without_anything_open_closes_though_its_server_is_gone),
         cmocka_unit_test(many_clients_come_and_go_and_nothing_is_lost),
         cmocka_unit_test(a_session_lasts_while_the_program_does_something_else),
         cmocka_unit_test(nobody_there_is_an_error_in_time_that_says_why),
