@@ -12,8 +12,8 @@
  * Sizes accept K, M, G, T (powers of 1,024). `--name VALUE` and `--name=VALUE`; flags take none;
  * lists take all words up to the next option; `--` ends the options. An option is given once. An
  * unknown option, a value out of bounds, a missing required option, a word too many are
- * INVALID_ARGUMENT naming the option, the value and what is possible (and the nearest known name for a misspelt one). The
- * parser handles --help and --version.
+ * INVALID_ARGUMENT naming the option, the value and what is possible (and the nearest known name
+ * for a misspelt one). The parser handles --help and --version.
  *
  * Where a value comes from: command line, else environment (set and not empty), else default.
  */
