@@ -157,6 +157,9 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
         psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,
                 ps_restore_name(server->restore), ps_restore_servers(server->restore),
                 options->n_servers);
+    if (st == PSC_OK && server->restore != NULL)
+        ps_keeper_stand_at(server->keeper, ps_restore_name(server->restore),
+                           ps_restore_with_state(server->restore));
     if (st == PSC_OK && server->restore != NULL && options->same_run) {
         server->options.cluster = ps_restore_cluster(server->restore);
         ps_keeper_set_cluster(server->keeper, server->options.cluster);

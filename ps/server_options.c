@@ -170,7 +170,9 @@ static const psc_option_t options[] = {
      .max = 1e6,
      .default_value = "3",
      .environment = "EMBPS_KEEP",
-     .help = "How many checkpoints stay: older ones are removed. 0: all."},
+     .help = "How many checkpoints stay: older ones are removed, but not the newest that a client "
+             "made with a state of its own, nor the newest such one that this run went on from or "
+             "made. 0: all stay."},
     {.name = "resume",
      .argument = "WHICH",
      .type = PSC_OPTION_TEXT,
@@ -178,9 +180,9 @@ static const psc_option_t options[] = {
      .default_value = "auto",
      .environment = "EMBPS_RESUME",
      .help = "The checkpoint of --checkpoints to go on from: auto (the newest, if there is one), "
-             "none, or its name. It may be of any number of servers. One with a file that is "
-             "missing or damaged is refused, by its name, and parts that are missing by server and "
-             "host."},
+             "none, or its name; embps checkpoint list DIR shows which there are, and which have a "
+             "client's state. It may be of any number of servers. One with a file that is missing "
+             "or damaged is refused, by its name, and parts that are missing by server and host."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,

@@ -134,7 +134,7 @@ int embps_checkpoint_state(embps_client_t *client, const char *name, void *state
         uint8_t *to = room != 0 ? (uint8_t *)state_out + step.offset : NULL;
         st = take_step(client, &step, 0, 1, &reply, to, room - (size_t)step.offset, &what);
         step.offset += reply.n;
-        memcpy(step.name, reply.name, sizeof step.name); /* the newest may be another one by now */
+        memcpy(step.name, reply.name, sizeof step.name); /* by now the newest may be another */
     } while (st == PSC_OK && reply.n != 0 && step.offset < room);
     if (st != PSC_OK)
         return psw_error_export(&what, error);

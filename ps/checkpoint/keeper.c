@@ -7,7 +7,10 @@
  * The lineage is written by whoever comes first (a link either is made or is there). A data
  * directory with the same number holds rows of a run that goes on from these checkpoints.
  *
- * Threads: one at a time; the writer's, but for open and close.
+ * A checkpoint that servers make at their end has rows alone, and a program that trains cannot go
+ * on from there. So the newest with a client's state stays, however many without came after it.
+ *
+ * Threads: one at a time; the writer's, but for open and close and until the writer starts.
  */
 #include "ps/checkpoint/keeper.h"
 
@@ -38,6 +41,9 @@ struct ps_keeper {
     char *folder;
     uint64_t lineage;
     int lock_fd; /* -1: none */
+    /* Of this run, the one that it went on from included; "": none. */
+    char standing[PSP_SAVED_NAME_MAX + 1];
+    char with_state[PSP_SAVED_NAME_MAX + 1]; /* the newest with a client's state */
 };
 
 static psc_status_t no_memory(psc_error_t *error)
@@ -202,6 +208,18 @@ void ps_keeper_set_cluster(ps_keeper_t *keeper, uint64_t cluster)
     keeper->options.cluster = cluster;
 }
 
+void ps_keeper_stand_at(ps_keeper_t *keeper, const char *name, bool with_state)
+{
+    (void)snprintf(keeper->standing, sizeof keeper->standing, "%s", name);
+    if (with_state)
+        (void)snprintf(keeper->with_state, sizeof keeper->with_state, "%s", name);
+}
+
+const char *ps_keeper_standing(const ps_keeper_t *keeper)
+{
+    return keeper->standing;
+}
+
 /* ---- one checkpoint ---- */
 
 char *ps_keeper_path(const ps_keeper_t *keeper, const char *name, const char *file, bool shared)
@@ -358,15 +376,45 @@ static psc_status_t remove_checkpoint(const ps_keeper_t *keeper, const char *nam
     return st;
 }
 
+/* The newest one with a client's state, names->n: none has it. One whose manifest nobody can read
+ * counts as without. */
+static psc_status_t newest_with_state(const ps_keeper_t *keeper, const psp_saved_names_t *names,
+                                      size_t *at_out, psc_error_t *error)
+{
+    *at_out = names->n;
+    for (size_t i = names->n; i-- > 0 && *at_out == names->n;) {
+        psp_saved_t *saved = NULL;
+        psc_error_t fault = PSC_ERROR_INIT;
+        const psc_status_t st = psp_saved_open(keeper->folder, names->all[i], &saved, &fault);
+        if (st == PSC_OK && psp_saved_manifest(saved)->state != NULL)
+            *at_out = i;
+        psp_saved_destroy(saved);
+        if (st != PSC_OK && st != PSC_CORRUPT && st != PSC_UNSUPPORTED) {
+            *error = fault;
+            return st;
+        }
+    }
+    return PSC_OK;
+}
+
 static void prune(const ps_keeper_t *keeper)
 {
     psp_saved_names_t names = {0};
     psc_error_t error = PSC_ERROR_INIT;
+    size_t with_state = 0;
     if (keeper->options.keep == 0)
         return;
     psc_status_t st = psp_saved_list(keeper->folder, &names, &error);
-    for (size_t i = 0; st == PSC_OK && i + keeper->options.keep < names.n; i++)
+    if (st == PSC_OK && names.n > keeper->options.keep)
+        st = newest_with_state(keeper, &names, &with_state, &error);
+    for (size_t i = 0; st == PSC_OK && i + keeper->options.keep < names.n; i++) {
+        if (i == with_state || strcmp(names.all[i], keeper->with_state) == 0)
+            continue;
         st = remove_checkpoint(keeper, names.all[i], &error);
+        if (st == PSC_OK)
+            psc_log(PSC_LOG_INFO, "checkpoint %s is too old (--keep %" PRIu64 ") and was removed",
+                    names.all[i], keeper->options.keep);
+    }
     if (st != PSC_OK)
         psc_log(PSC_LOG_WARN, "old checkpoints stay: %s", error.message);
     psp_saved_names_clear(&names);
@@ -390,8 +438,10 @@ psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_f
         st = psc_file_sync_dir(keeper->folder, error);
     psc_free(from);
     psc_free(to);
-    if (st == PSC_OK)
+    if (st == PSC_OK) {
+        ps_keeper_stand_at(keeper, name, state != NULL);
         prune(keeper);
+    }
     return st;
 }
 

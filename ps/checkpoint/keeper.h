@@ -17,7 +17,7 @@ typedef struct ps_keeper_options {
     const char *folder; /* made where its parent exists */
     uint32_t rank, n_servers;
     uint64_t cluster;
-    uint64_t keep; /* checkpoints that stay; 0: all */
+    uint64_t keep; /* the newest checkpoints that stay, beside those of ps_keeper_commit; 0: all */
 } ps_keeper_options_t;
 
 /*
@@ -33,6 +33,12 @@ const char *ps_keeper_folder(const ps_keeper_t *keeper);
 uint64_t ps_keeper_lineage(const ps_keeper_t *keeper);
 void ps_keeper_set_cluster(ps_keeper_t *keeper, uint64_t cluster);
 
+/* The run stands at a checkpoint now, with a client's state or without: the one that it goes on
+ * from, or at servers other than the first, which commits it, one that it has made. */
+void ps_keeper_stand_at(ps_keeper_t *keeper, const char *name, bool with_state);
+/* The newest one that this run went on from or has made; "": there is none. Borrowed until then. */
+const char *ps_keeper_standing(const ps_keeper_t *keeper);
+
 /* Begins a checkpoint: makes its folder and this server's in it, and that of the cold tier. name:
  * "" at the first server, which chooses it. Errors: IO, DISK_FULL, INVALID_ARGUMENT (no name),
  * NOT_FOUND (the first server's folder is not there). */
@@ -45,8 +51,11 @@ char *ps_keeper_path(const ps_keeper_t *keeper, const char *name, const char *fi
 
 /*
  * All parts are written: checks that they are there, writes the manifest, syncs, renames into
- * place, removes checkpoints that are too many (what cannot be removed is logged). state: of the
- * client, NULL: none. Errors: NOT_FOUND, CORRUPT, MISMATCH (a part, by name), IO, DISK_FULL.
+ * place, removes checkpoints that are too many (these, and what cannot be removed, are logged).
+ * Beside the newest ones two are kept, which mostly are one: the newest with a client's state, and
+ * the newest with it that this run went on from or has made. state: of the client, NULL: none; the
+ * run stands at this checkpoint then. Errors: NOT_FOUND, CORRUPT, MISMATCH (a part, by name), IO,
+ * DISK_FULL.
  */
 PSC_MUST_CHECK psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name,
                                              psp_saved_file_t *state, psc_error_t *error);

@@ -324,6 +324,11 @@ uint64_t ps_restore_cluster(const ps_restore_t *restore)
     return psp_saved_manifest(restore->manifest)->cluster;
 }
 
+bool ps_restore_with_state(const ps_restore_t *restore)
+{
+    return psp_saved_manifest(restore->manifest)->state != NULL;
+}
+
 uint32_t ps_restore_servers(const ps_restore_t *restore)
 {
     return psp_saved_manifest(restore->manifest)->n_servers;

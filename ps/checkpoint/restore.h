@@ -34,6 +34,8 @@ void ps_restore_destroy(ps_restore_t *restore);
 
 const char *ps_restore_name(const ps_restore_t *restore);
 uint64_t ps_restore_cluster(const ps_restore_t *restore);
+/* Whether a client kept its state with it. */
+bool ps_restore_with_state(const ps_restore_t *restore);
 /* How many servers made it. */
 uint32_t ps_restore_servers(const ps_restore_t *restore);
 

@@ -310,7 +310,8 @@ static psc_status_t commit(ps_writer_t *writer, psc_error_t *error)
     char name[] = "state";
     psc_status_t st = PSC_OK;
     const bool any = writer->state_fd >= 0;
-    if (writer->options.rank != 0) { /* the first server has done it */
+    if (writer->options.rank != 0) { /* the first server has done it, and has the state */
+        ps_keeper_stand_at(writer->options.keeper, writer->name, false);
         forget(writer);
         return PSC_OK;
     }
@@ -340,19 +341,18 @@ static psc_status_t abandon(ps_writer_t *writer, psc_error_t *error)
 
 /* ---- reading ---- */
 
-static psc_status_t newest(const char *folder, char name[PSP_SAVED_NAME_MAX + 1],
-                           psc_error_t *error)
+/* "" in the job: the checkpoint that the run stands at. */
+static psc_status_t choose(const ps_keeper_t *keeper, ps_save_job_t *job, psc_error_t *error)
 {
-    psp_saved_names_t names;
-    psc_status_t st = psp_saved_list(folder, &names, error);
-    if (st != PSC_OK)
-        return st;
-    if (names.n != 0)
-        memcpy(name, names.all[names.n - 1], PSP_SAVED_NAME_MAX + 1);
-    else
-        st = psc_error_set(error, PSC_NOT_FOUND, "there is no checkpoint in %s", folder);
-    psp_saved_names_clear(&names);
-    return st;
+    const char *standing = ps_keeper_standing(keeper);
+    if (job->name[0] != '\0')
+        return PSC_OK;
+    (void)snprintf(job->name, sizeof job->name, "%s", standing);
+    return standing[0] != '\0'
+               ? PSC_OK
+               : psc_error_set(error, PSC_NOT_FOUND,
+                               "these servers went on from no checkpoint in %s, and have made none",
+                               ps_keeper_folder(keeper));
 }
 
 static psc_status_t read_piece(const char *path, ps_save_job_t *job, psc_error_t *error)
@@ -376,7 +376,7 @@ static psc_status_t read_state(const ps_writer_t *writer, ps_save_job_t *job, ps
     const char *folder = ps_keeper_folder(writer->options.keeper);
     psp_saved_t *saved = NULL;
     uint64_t size = 0, checksum = 0;
-    psc_status_t st = job->name[0] == '\0' ? newest(folder, job->name, error) : PSC_OK;
+    psc_status_t st = choose(writer->options.keeper, job, error);
     if (st == PSC_OK)
         st = psp_saved_open(folder, job->name, &saved, error);
     if (st != PSC_OK)

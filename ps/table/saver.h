@@ -25,7 +25,7 @@ typedef enum ps_save_kind {
     PS_SAVE_STATE,   /* the next bytes of the client's state */
     PS_SAVE_COMMIT,  /* manifest and name, at the first server */
     PS_SAVE_ABANDON, /* also what is in the staging folder */
-    PS_SAVE_READ,    /* name (in: "" for the newest; out), offset; out: size, bytes and n */
+    PS_SAVE_READ,    /* name (in: "": the newest of this run; out), offset; out: size, bytes, n */
 } ps_save_kind_t;
 
 #define PS_SAVE_STATE_BYTES ((size_t)256 << 10) /* that one READ gives at most */

@@ -38,6 +38,7 @@ says 0 checkpoint-0000000001 "$embps" checkpoint "$address"
 says 0 '"name": "checkpoint-0000000002"' "$embps" checkpoint "$address" --json
 says 0 'checkpoint-0000000002' "$embps" checkpoint list saved
 says 0 'table pushes' "$embps" checkpoint inspect saved checkpoint-0000000001
+says 0 'servers           bytes         state' "$embps" checkpoint inspect saved checkpoint-0000000001
 says 0 'checkpoint-0000000001: whole' "$embps" checkpoint verify saved
 for command in "list saved" "inspect saved checkpoint-0000000002" "verify saved"; do
     # shellcheck disable=SC2086 # words
@@ -56,6 +57,7 @@ assert [(one["name"], one["whole"], one["faults"]) for one in json.load(open("js
 END
 says 2 'is no name' "$embps" checkpoint inspect saved ../data
 says 3 'other' "$embps" checkpoint verify saved other
+[ "$(grep -c other out)" = 1 ] || failed "what is not there is told more than once: $(cat out)"
 says 2 'embps checkpoint --help' "$embps" checkpoint list
 says 3 'missing: No such file' "$embps" checkpoint list missing
 says 3 'missing: No such file' "$embps" checkpoint verify missing
@@ -99,11 +101,13 @@ with open(sys.argv[1], "r+b") as file:
     file.write(bytes([byte ^ 1]))
 END
 says 42 'server-0/part' "$embps" checkpoint verify saved
+[ "$(grep -c server-0/part out)" = 1 ] || failed "a fault is told more than once: $(cat out)"
 says 42 'server-0/part' "$server" --listen 127.0.0.1:0 --data "$dir/data" --checkpoints "$dir/saved"
 rm -r "$newest"
-serve --resume auto
+serve --resume auto --keep 1 --log-level info
 kill -TERM "$job"
 wait "$job" || failed "the server does not end well: $(cat log)"
+grep -q 'checkpoint-[0-9]* .*was removed' log || failed "which ones are removed is not logged: $(cat log)"
 
 # A job of two servers without workers: the same line each time; sets job and address.
 serve_two()

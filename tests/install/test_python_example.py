@@ -15,6 +15,8 @@ import python_tests  # noqa: E402
 python_tests.need("numpy", "torch")
 import torch  # noqa: E402
 
+import embps  # noqa: E402
+
 EXAMPLES = python_tests.ROOT / "worker" / "python" / "examples"
 EXAMPLE = EXAMPLES / "language_model.py"
 TEXT = python_tests.ROOT / "README.md"
@@ -77,6 +79,30 @@ class Example(python_tests.Case):
         self.assertEqual(process.returncode, 0)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) of the servers")
         self.assertEqual(whole[-len(resumed) + 1:-1], resumed[1:-1])
+
+    def test_servers_that_ended_in_order_go_on_where_the_program_saved(self):
+        small = ("--batch", "2", "--context", "8")
+
+        def serve(*more):
+            address = self.serve("--checkpoints", self.folder / "saved", *more)
+            return self.processes[-1], address
+
+        server, address = serve()
+        with embps.connect(address) as client:
+            client.checkpoint()  # somebody else's, before the program has begun
+        process = self.train(None, "--connect", address, "--steps", "40", *small)
+        self.assertRegex(process.communicate()[0], "(?m)^step 40 loss ")
+        self.assertEqual(process.returncode, 0)
+        server.terminate()
+        self.assertEqual(server.wait(), 0)
+
+        own = max((self.folder / "saved").glob("*/state")).parent.name
+        _, address = serve("--resume", own)
+        process = self.train(None, "--connect", address, *small)
+        said = process.communicate()[0].splitlines()
+        self.assertEqual(process.returncode, 0)
+        self.assertEqual(said[0], "goes on from step 40 of the servers")
+        self.assertRegex(said[1], "^step 60 loss ")
 
     def test_rows_on_servers_outlive_a_killed_run(self):
         address = self.serve()

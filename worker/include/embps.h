@@ -671,8 +671,9 @@ EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error
 EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint(embps_client_t *client, const void *state, size_t n,
                                                 char *name_out, embps_error_t *error);
 
-/* The bytes kept with one, name NULL: the newest: *n_out of them, at most room go to state_out.
- * Errors: NOT_FOUND, CORRUPT (nothing is given), UNSUPPORTED. */
+/* The bytes kept with one: *n_out of them, at most room go to state_out. name NULL: the newest that
+ * this run of the servers has made, by whomever, or else the one that it went on from (--resume).
+ * Errors: NOT_FOUND (NULL: there is neither), CORRUPT (nothing is given), UNSUPPORTED. */
 EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint_state(embps_client_t *client, const char *name,
                                                       void *state_out, size_t room, size_t *n_out,
                                                       char *name_out, embps_error_t *error);

@@ -85,6 +85,11 @@ static json_t *describe(const psp_saved_manifest_t *manifest)
         cluster, "release", psw_json_text(manifest->release, strlen(manifest->release)));
 }
 
+static void print_heading(void)
+{
+    (void)printf("%-28s%-22s%8s%16s%14s\n", "checkpoint", "made", "servers", "bytes", "state");
+}
+
 static void print_line(const psp_saved_manifest_t *manifest)
 {
     char when[32];
@@ -107,6 +112,14 @@ static void print_fault(json_t *all, const char *name, const psc_error_t *fault)
         (void)printf("%-28s%s\n", psw_show(name, &shown), psw_show(fault->message, &message));
 }
 
+/* The faults themselves were shown, one by one. */
+static psc_status_t sum_up(const char *folder, psc_status_t first, size_t n_faulty, size_t n,
+                           psc_error_t *error)
+{
+    return psc_error_set(error, first, "of %zu checkpoints in %s %zu have faults", n, folder,
+                         n_faulty);
+}
+
 /* The names in a folder, which must be there: a server makes it, a typing error does not. */
 static psc_status_t names_in(const char *folder, psp_saved_names_t *names_out, psc_error_t *error)
 {
@@ -123,12 +136,13 @@ static psc_status_t list(const psw_visit_t *visit, const char *folder, const cha
     psp_saved_names_t names;
     json_t *all = visit->options.json ? json_array() : NULL;
     psc_status_t st = names_in(folder, &names, error), first = PSC_OK;
+    size_t n_faulty = 0;
     if (st != PSC_OK) {
         json_decref(all);
         return st;
     }
     if (all == NULL)
-        (void)printf("%-28s%-22s%8s%16s%14s\n", "checkpoint", "made", "servers", "bytes", "state");
+        print_heading();
     for (size_t i = 0; i < names.n; i++) {
         psp_saved_t *saved = NULL;
         psc_error_t fault = PSC_ERROR_INIT;
@@ -139,15 +153,15 @@ static psc_status_t list(const psw_visit_t *visit, const char *folder, const cha
             (void)json_array_append_new(all, describe(psp_saved_manifest(saved)));
         else
             print_line(psp_saved_manifest(saved));
-        if (st != PSC_OK && first == PSC_OK) {
+        if (st != PSC_OK && first == PSC_OK)
             first = st;
-            *error = fault;
-        }
+        n_faulty += st != PSC_OK;
         psp_saved_destroy(saved);
     }
+    const size_t n = names.n;
     psp_saved_names_clear(&names);
     st = visit->options.json ? psw_json_print(all, error) : psc_output_flush(error);
-    return st == PSC_OK ? first : st;
+    return st != PSC_OK || first == PSC_OK ? st : sum_up(folder, first, n_faulty, n, error);
 }
 
 /* ---- inspect ---- */
@@ -163,7 +177,8 @@ static psc_status_t print_table(psp_scratch_t *scratch, const psp_saved_table_t 
     const psp_open_table_t *table = &message.u.open_table;
     if (all == NULL) {
         psw_shown_t shown, init, optimizer;
-        (void)printf("  table %-22s dim %-8" PRIu32 "%-18s%-22s%16" PRIu64 " rows\n",
+        (void)printf("  table %-22s dim %-8" PRIu32 "init %-18s optimizer %-22s%12" PRIu64
+                     " rows\n",
                      psw_show(table->name, &shown), table->dim, psw_show(table->init, &init),
                      psw_show(table->optimizer, &optimizer), from->created);
         return PSC_OK;
@@ -259,8 +274,10 @@ static psc_status_t inspect(const psw_visit_t *visit, const char *folder, const 
     json_t *all = visit->options.json ? describe(manifest) : NULL;
     json_t *parts = all != NULL ? json_array() : NULL;
     st = psp_scratch_create(SCRATCH_BYTES, &scratch, error);
-    if (all == NULL)
+    if (all == NULL) {
+        print_heading();
         print_line(manifest);
+    }
     for (uint32_t i = 0; st == PSC_OK && i < manifest->n_servers; i++) {
         psp_saved_t *part = NULL;
         st = psp_saved_open_part(folder, manifest, i, &part, error);
@@ -298,8 +315,8 @@ static void take_fault(void *context, const psc_error_t *fault)
                      psw_show(fault->message, &message));
 }
 
-/* *first: the first fault of all. */
-static void verify_one(const char *folder, const char *name, json_t *all, psc_error_t *first)
+/* Whether it is whole; *first: the first fault of all. */
+static bool verify_one(const char *folder, const char *name, json_t *all, psc_status_t *first)
 {
     psc_error_t fault = PSC_ERROR_INIT;
     psw_shown_t shown;
@@ -311,32 +328,45 @@ static void verify_one(const char *folder, const char *name, json_t *all, psc_er
                                                    st == PSC_OK, "faults", verified.faults));
     else if (st == PSC_OK)
         (void)printf("%s: whole\n", psw_show(name, &shown));
-    if (st != PSC_OK && first->code == PSC_OK)
-        *first = fault;
+    if (*first == PSC_OK)
+        *first = st;
+    return st == PSC_OK;
+}
+
+/* A checkpoint of a name that is given must be there. */
+static psc_status_t look_for(const char *folder, const char *name, psc_error_t *error)
+{
+    psp_saved_t *saved = NULL;
+    psc_error_t fault = PSC_ERROR_INIT;
+    const psc_status_t st = psp_saved_open(folder, name, &saved, &fault);
+    psp_saved_destroy(saved);
+    if (st != PSC_NOT_FOUND && st != PSC_INVALID_ARGUMENT)
+        return PSC_OK; /* what else is wrong with it is a fault to show */
+    *error = fault;
+    return st;
 }
 
 static psc_status_t verify(const psw_visit_t *visit, const char *folder, const char *name,
                            psc_error_t *error)
 {
     psp_saved_names_t names = {0};
-    psc_error_t first = PSC_ERROR_INIT;
+    psc_status_t first = PSC_OK;
+    size_t n_faulty = 0;
     json_t *all = visit->options.json ? json_array() : NULL;
-    psc_status_t st = name == NULL ? names_in(folder, &names, error) : PSC_OK;
+    psc_status_t st =
+        name == NULL ? names_in(folder, &names, error) : look_for(folder, name, error);
     if (st == PSC_OK && name == NULL && names.n == 0)
         st = psc_error_set(error, PSC_NOT_FOUND, "there is no checkpoint in %s", folder);
     if (st != PSC_OK) {
         json_decref(all);
         return st;
     }
-    if (name != NULL)
-        verify_one(folder, name, all, &first);
-    for (size_t i = 0; i < names.n; i++)
-        verify_one(folder, names.all[i], all, &first);
+    const size_t n = name != NULL ? 1 : names.n;
+    for (size_t i = 0; i < n; i++)
+        n_faulty += !verify_one(folder, name != NULL ? name : names.all[i], all, &first);
     psp_saved_names_clear(&names);
     st = all != NULL ? psw_json_print(all, error) : psc_output_flush(error);
-    if (st == PSC_OK && first.code != PSC_OK)
-        *error = first;
-    return st == PSC_OK ? first.code : st;
+    return st != PSC_OK || first == PSC_OK ? st : sum_up(folder, first, n_faulty, n, error);
 }
 
 psc_status_t psw_tool_checkpoint(int argc, char *const argv[], psc_error_t *error)

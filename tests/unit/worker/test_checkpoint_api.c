@@ -6,6 +6,7 @@
 #include "embps.h"
 
 #include "common/clock.h"
+#include "proto/saved_folder.h"
 #include "tests/support/client_calls.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/door_servers.h"
@@ -478,6 +479,138 @@ static void a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay(
     test_scratch_destroy(folder);
 }
 
+/* The state that is read without a name: that of this checkpoint, one byte or, '\0', none. */
+static void assert_stands_at(embps_client_t *client, const char *name, char byte)
+{
+    char got = '\0', found[EMBPS_CHECKPOINT_NAME_BYTES];
+    size_t n = 7;
+    ok(embps_checkpoint_state(client, NULL, &got, 1, &n, found, &error));
+    assert_string_equal(found, name);
+    assert_int_equal(n, byte != '\0');
+    assert_int_equal(got, byte);
+}
+
+static void assert_stands_nowhere(embps_client_t *client)
+{
+    size_t n = 0;
+    assert_int_equal(embps_checkpoint_state(client, NULL, NULL, 0, &n, NULL, &error),
+                     EMBPS_NOT_FOUND);
+}
+
+/* A run of servers with its own data that goes on from a checkpoint. One server alone makes another
+ * checkpoint, without a state, when it ends. */
+typedef struct stay {
+    char *folder;
+    door_servers_t *servers;
+    embps_client_t *client;
+} stay_t;
+
+static stay_t begin_stay(const char *checkpoints, const char *resume, uint32_t n_servers)
+{
+    stay_t stay = {.folder = test_scratch_create()};
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.n = n_servers;
+    of_servers.folder = stay.folder;
+    of_servers.checkpoints = checkpoints;
+    of_servers.resume = resume;
+    stay.servers = door_servers_start(&of_servers);
+    stay.client = connect_to(door_servers_address(stay.servers, 0));
+    return stay;
+}
+
+static void end_stay(const stay_t *stay)
+{
+    ok(embps_close(stay->client, &error));
+    door_servers_stop(stay->servers);
+    test_scratch_destroy(stay->folder);
+}
+
+static void without_a_name_the_state_is_that_of_where_the_run_stands(void **state)
+{
+    (void)state;
+    for (uint32_t n_servers = 1; n_servers <= 2; n_servers++) {
+        char *folder = test_scratch_create(), checkpoints[256];
+        char one[EMBPS_CHECKPOINT_NAME_BYTES], name[EMBPS_CHECKPOINT_NAME_BYTES];
+        (void)test_path(checkpoints, sizeof checkpoints, folder, "saved");
+        stay_t stay = begin_stay(checkpoints, "auto", n_servers);
+        assert_stands_nowhere(stay.client);
+        ok(embps_checkpoint(stay.client, "1", 1, one, &error));
+        assert_stands_at(stay.client, one, '1');
+        ok(embps_checkpoint(stay.client, NULL, 0, name, &error));
+        assert_stands_at(stay.client, name, '\0');
+        end_stay(&stay);
+
+        stay = begin_stay(checkpoints, one, n_servers);
+        assert_stands_at(stay.client, one, '1');
+        ok(embps_checkpoint(stay.client, "3", 1, name, &error));
+        assert_stands_at(stay.client, name, '3');
+        end_stay(&stay);
+
+        stay = begin_stay(checkpoints, "none", n_servers);
+        assert_stands_nowhere(stay.client);
+        ok(embps_checkpoint(stay.client, "4", 1, name, &error));
+        assert_stands_at(stay.client, name, '4');
+        end_stay(&stay);
+
+        stay = begin_stay(checkpoints, name, 3 - n_servers); /* as many as made it, or others */
+        assert_stands_at(stay.client, name, '4');
+        end_stay(&stay);
+        test_scratch_destroy(folder);
+    }
+}
+
+/* The folder has checkpoints of these numbers alone: "1 3 4". */
+static void assert_stay(const char *checkpoints, const char *numbers)
+{
+    psp_saved_names_t names;
+    char found[256] = "";
+    size_t used = 0;
+    assert_int_equal(psp_saved_list(checkpoints, &names, NULL), PSC_OK);
+    for (size_t i = 0; i < names.n; i++)
+        used += (size_t)snprintf(found + used, sizeof found - used, "%s%lu", i == 0 ? "" : " ",
+                                 strtoul(names.all[i] + strlen("checkpoint-"), NULL, 10));
+    psp_saved_names_clear(&names);
+    assert_string_equal(found, numbers);
+}
+
+static void make_without_state(embps_client_t *client, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        ok(embps_checkpoint(client, NULL, 0, NULL, &error));
+}
+
+/* The servers keep three. */
+static void checkpoints_without_a_state_push_out_none_that_has_one(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256];
+    (void)test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    stay_t stay = begin_stay(checkpoints, "none", 1);
+    ok(embps_checkpoint(stay.client, "1", 1, NULL, &error));
+    make_without_state(stay.client, 5);
+    assert_stay(checkpoints, "1 4 5 6");
+    ok(embps_checkpoint(stay.client, "7", 1, NULL, &error));
+    assert_stay(checkpoints, "5 6 7");
+    ok(embps_checkpoint(stay.client, "8", 1, NULL, &error));
+    assert_stay(checkpoints, "6 7 8");
+    end_stay(&stay);
+    assert_stay(checkpoints, "7 8 9");
+
+    stay = begin_stay(checkpoints, "checkpoint-0000000007", 1);
+    make_without_state(stay.client, 3);
+    assert_stay(checkpoints, "7 8 10 11 12");
+    ok(embps_checkpoint(stay.client, "13", 2, NULL, &error));
+    assert_stay(checkpoints, "11 12 13");
+    end_stay(&stay);
+    assert_stay(checkpoints, "12 13 14");
+
+    stay = begin_stay(checkpoints, "none", 1);
+    make_without_state(stay.client, 3);
+    assert_stay(checkpoints, "13 15 16 17");
+    end_stay(&stay);
+    test_scratch_destroy(folder);
+}
+
 static void servers_without_a_folder_for_checkpoints_say_so(void **state)
 {
     (void)state;
@@ -506,6 +639,8 @@ int main(void)
         cmocka_unit_test(a_client_of_another_number_of_servers_is_told_which_pushes_count),
         cmocka_unit_test(a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another),
         cmocka_unit_test(a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay),
+        cmocka_unit_test(without_a_name_the_state_is_that_of_where_the_run_stands),
+        cmocka_unit_test(checkpoints_without_a_state_push_out_none_that_has_one),
         cmocka_unit_test(servers_without_a_folder_for_checkpoints_say_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -376,8 +376,9 @@ class Client:
         return self._last_checkpoint
 
     def checkpoint_state(self, name: str | None = None) -> bytes:
-        """The bytes kept with a checkpoint; None: the newest, which servers that are started again go
-        on from. Raises NotFound where there is none, Corrupt where it is damaged."""
+        """The bytes kept with a checkpoint. None: the newest that this run of the servers has made, by
+        whomever, or else the one that it went on from (--resume), whatever others the folder has. Raises
+        NotFound where there is none, Corrupt where it is damaged."""
         text = None if name is None else arguments.text("name", name)
         size, found = c_size_t(), ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
         with self._session.use() as client:

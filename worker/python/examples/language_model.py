@@ -18,7 +18,8 @@ optimizers keep beside the rows begins anew.
 With --connect and no --checkpoint everything is in one checkpoint of the servers (embps-server
 --checkpoints): rows, what their optimizer keeps, and the layers. When servers and program were killed and are
 started again, the run has the losses of one that was not interrupted, to the last bit, whatever the optimizer.
-Servers that end in order make a checkpoint without layers, beyond which this program does not go on. When
+Servers that end in order make a checkpoint without layers, beyond which this program does not go on: they
+are started with --resume and the name of the last one that has a state (embps checkpoint list DIR). When
 the program alone is killed, the rows are up to --save-every steps ahead of the layers; so they are with a
 --checkpoint of its own.
 """
@@ -40,6 +41,8 @@ from torch import nn
 
 import embps
 import embps.torch
+
+TABLE = "words"
 
 
 def whole_number(least, most):
@@ -140,7 +143,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         dim = arguments.dim
         self.words = embps.torch.Embedding(
-            arguments.vocabulary, dim, client=client, name="words", scale_by_sqrt_dim=True,
+            arguments.vocabulary, dim, client=client, name=TABLE, scale_by_sqrt_dim=True,
             init=("normal", 0, dim**-0.5), optimizer=arguments.optimizer, seed=arguments.seed)
         self.places = nn.Parameter(torch.randn(arguments.context, dim) * 0.02)
         layer = nn.TransformerEncoderLayer(dim, arguments.heads, 4 * dim, dropout=0.0, batch_first=True,
@@ -183,10 +186,14 @@ def load(arguments, client):
         return None, "the servers"
     except embps.Unsupported as error:
         raise SystemExit(f"without --checkpoint the servers keep the layers, and these do not: {error}") from None
+    if not kept and not any(table.name == TABLE and table.rows_created for table in client.tables()):
+        return None, "the servers"  # somebody else made it, before this program had begun
     if not kept:
-        raise SystemExit("the servers' newest checkpoint has no layers in it: start them with --resume and the "
-                         "name of the last one that this program made, or with --resume none")
-    return read_state(io.BytesIO(kept), "the servers' newest checkpoint"), "the servers"
+        raise SystemExit(f"the checkpoint that the servers stand at has rows of table {TABLE!r} and no layers: end "
+                         "them, and start them with --resume and the name of the last checkpoint with a state (embps "
+                         "checkpoint list DIR shows which have one), or to begin anew with --resume none, which "
+                         "makes all tables empty")
+    return read_state(io.BytesIO(kept), "the servers' checkpoint"), "the servers"
 
 
 def save(arguments, client, state):
