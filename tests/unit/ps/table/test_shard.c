@@ -158,7 +158,7 @@ static void a_table_with_other_options_is_a_mismatch_with_both_values(void **unu
     assert_int_equal(fixture_open_table(&f, &options, &reply, NULL), PSC_OK);
     options.init_params[1] = 0.5;
     assert_int_equal(fixture_open_table(&f, &options, NULL, &error), PSC_MISMATCH);
-    assert_non_null(strstr(error.message, "high 0.0500"));
+    assert_non_null(strstr(error.message, "high of uniform 0.05, "));
     assert_non_null(strstr(error.message, "0.5 "));
     options = table_options("t");
     options.dim = 77;
