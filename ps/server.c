@@ -25,9 +25,8 @@
  * what it holds may be half of something.
  *
  * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; the last
- * checkpoint; the thread that writes checkpoints; shard; store
- * (all dirty rows written, I/O thread joined, RocksDB closed); identity "clean"; lock. Whoever is
- * killed before "clean" leaves "open".
+ * checkpoint; the thread that writes checkpoints; shard; store (all dirty rows written, I/O thread
+ * joined, RocksDB closed); identity "clean"; lock. Killed before "clean", it leaves "open".
  */
 #include "ps/server.h"
 
