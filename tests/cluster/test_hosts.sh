@@ -56,7 +56,7 @@ run_options=(--hosts hosts-crossed)
 start_training run log "$dir/data" 16M "${training[@]}" --epochs 1000000 --out "$dir/stopped" --log-json "$dir/progress"
 await 60 test -s progress || { failed "the training does not begin"; cat log; }
 kill -TERM "$job"
-finish_job 60
+finish_job 30
 [ $status = 7 ] || { failed "a stopped job ends with $status"; cat log; }
 [ "$(states_of data)" = "clean clean" ] || failed "the stopped job's directories are: $(states_of data)"
 expect_no_output "stopped" stopped
@@ -69,9 +69,9 @@ start_holding run log "$dir/data-link" 16M 1000 "$dir/hold" 13
 await 60 holding hold || { failed "the job does not come up"; cat log; }
 "$TESTNET" link node2 down
 touch hold/go
-finish_job 60
+finish_job 30
 [ $status != 0 ] || failed "a job that lost a host ends with 0"
 grep -q "Remote daemon.*node2" log || { failed "the host is not named"; cat log; }
-await 60 no_jobs_left || failed "ranks are left: $(jobs_left | xargs -r ps -o args -p)"
+await 30 no_jobs_left || failed "ranks are left: $(jobs_left | xargs -r ps -o args -p)"
 echo "ok: a host without its link, status $status"
 exit $((failures > 0))

@@ -33,7 +33,7 @@ for how in run bare local; do
     await 60 tables_there data || failed "$how: no files"
     # Whichever server, whichever file: over and over, since compactions make new ones.
     await 60 damaged || failed "$how: nobody notices"
-    finish_job 60
+    finish_job 20
     echo "$how: status $status, $(reports log)"
     [ $status != 0 ] || failed "$how: ends with 0"
     [ $how = bare ] || [ $status = 42 ] || failed "$how: ends with $status, not 42"
