@@ -293,10 +293,10 @@ static void compare_row(model_t *m, uint32_t index, const psp_pull_reply_t *repl
     m->states[state]++;
 }
 
-static sent_t *random_request(model_t *m)
+static sent_t *random_request(model_t *m, bool is_clock)
 {
     sent_t *sent = psc_alloc_zeroed(1, sizeof *sent);
-    sent->is_clock = test_below(&m->random, 8) == 0;
+    sent->is_clock = is_clock;
     if (sent->is_clock)
         return sent;
     sent->is_push = test_below(&m->random, 3) != 0;
@@ -378,8 +378,8 @@ static void open_fixture(shard_fixture_t *f, const model_t *m, uint32_t rank, ui
 
 static void play(shard_fixture_t clusters[CLUSTERS][CLUSTERS], model_t *m, sent_t *sent)
 {
-    if (sent->is_clock)
-        set_time(m, m->time + 1 + (test_below(&m->random, 10) == 0 ? 8 : 0));
+    if (sent->is_clock) /* in small steps, which show rows that expire, and a few wide ones */
+        set_time(m, m->time + (m->time % 16 == 9 ? 9 : 1));
     if (sent->is_push)
         replay_push(m, sent);
     for (uint32_t n_servers = 1; n_servers <= CLUSTERS; n_servers++) {
@@ -412,7 +412,7 @@ static void any_number_of_servers_decides_alike(void **state)
             for (uint32_t rank = 0; rank < n; rank++)
                 open_fixture(&clusters[n - 1][rank], &m, rank, n, 1);
         for (int i = 0; i < 200; i++) {
-            sent_t *sent = random_request(&m);
+            sent_t *sent = random_request(&m, i % 8 == 7);
             play(clusters, &m, sent);
             psc_free(sent);
         }
@@ -474,7 +474,7 @@ static void send_one(shard_fixture_t *f, model_t *m, open_requests_t *open, uint
 {
     psc_slot_map_t map;
     size_t part[BATCH];
-    sent_t *sent = random_request(m);
+    sent_t *sent = random_request(m, test_below(&m->random, 8) == 0);
     assert_int_equal(psc_slot_map_init(&map, 1, NULL), PSC_OK);
     if (sent->is_clock)
         sent->clock = ++f->clock[worker];
