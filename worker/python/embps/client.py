@@ -11,6 +11,7 @@ each take a client of their own (connect_many).
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 import os
@@ -157,15 +158,25 @@ class Table:
         return array, values, (self._handle, kind, arrays.id_pointer(array), array.size,
                                arrays.row_pointer(values), rate)
 
+    @contextlib.contextmanager
+    def _changing(self, ids: np.ndarray) -> Iterator[None]:
+        """A block that changes rows. Those who keep rows of this table are told behind it, also when it
+        fails, since a call that has failed may have been applied."""
+        try:
+            yield
+        finally:
+            for told in tuple(self._session.keepers.get(self.name, ())):
+                told.changed(ids)
+
     def _push(self, kind: int, ids: Any, rows: Any, lr: float) -> None:
-        *_keep, given = self._push_arguments(kind, ids, rows, lr)
-        with self._session.use():
+        array, _values, given = self._push_arguments(kind, ids, rows, lr)
+        with self._changing(array), self._session.use():
             library.call("embps_push", *given)
 
     def _push_start(self, kind: int, ids: Any, rows: Any, lr: float) -> Future[None]:
-        *_keep, given = self._push_arguments(kind, ids, rows, lr)
+        array, _values, given = self._push_arguments(kind, ids, rows, lr)
         handle = c_void_p()
-        with self._session.use():
+        with self._changing(array), self._session.use():
             library.call("embps_push_start", *given, byref(handle))
         return Future(self.client, self._session, handle, None)
 
@@ -215,7 +226,7 @@ class Table:
             numbers = arrays.as_counts(counts, (*array.shape, 2))
             block.counts = numbers.ctypes.data_as(POINTER(c_uint32))
         created = c_uint64()
-        with self._session.use():
+        with self._changing(array), self._session.use():
             library.call("embps_import", self._handle, byref(block), byref(created))
         return created.value
 

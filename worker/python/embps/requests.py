@@ -47,6 +47,8 @@ class Session:
         self.unseen: errors.Error | None = None  # guarded by lock; the first error of a dropped one
         self.walks: set[Any] = set()  # exports and watches (walks.py); guarded by lock
         self.ended_walks: collections.deque[Any] = collections.deque()  # those that were forgotten
+        # Of each table by its name, those that keep rows of it: changed(ids) tells them.
+        self.keepers: dict[str, weakref.WeakSet[Any]] = {}
 
     @contextlib.contextmanager
     def use(self, seconds: float | None = None) -> Iterator[c_void_p]:

@@ -290,6 +290,28 @@ class Gradients(Case):
         self.assert_close(rows[1], torch.ones(DIM))
         self.assert_close(rows[::2], self.plain.weight[1:4:2])
 
+    def test_batches_that_were_asked_for_are_read_again_whoever_changed_their_rows(self):
+        table, ids = self.embedding.table, torch.tensor([1, 2, 3])
+        other = embps.torch.Embedding(WORDS, DIM, table=table)
+        again = self.client.table(table.name, DIM, init=("normal", 0, 1))  # the same one
+        optimizer = embps.torch.Optimizer(other.parameters(), 0.5)
+
+        def step():
+            other(ids[:2]).sum().backward()
+            optimizer.step()
+        ones = np.ones((2, DIM), dtype=np.float32)
+        for change in (step, lambda: table.push([1, 2], ones, 0.5), lambda: again.push_async([2, 3], ones, 0.5).result(),
+                       lambda: table.push_delta([3, 2**64 - 1], ones), lambda: again.assign([[1, 2]], ones[None]),
+                       lambda: table.import_rows([1, 3], 3 * ones), lambda: other.load(self.plain)):
+            before = self.embedding.dense()
+            with torch.inference_mode():
+                self.embedding.prefetch(ids)
+            change()
+            rows = self.embedding(ids)
+            self.assert_close(rows.detach(), self.embedding.dense()[ids])
+            self.assertFalse(torch.equal(self.embedding.dense(), before))
+            (rows * rows).sum().backward()  # though they were asked for in inference_mode
+
     def test_frozen_rows_and_no_grad_collect_nothing(self):
         with torch.no_grad():
             self.assertFalse(self.embedding(torch.tensor([1])).requires_grad)

@@ -128,7 +128,7 @@ class Optimizer(torch.optim.Optimizer):
             self.synchronize()
         self._together = False
         world = self._world()
-        futures = []
+        futures, pushed = [], []
         for group, parameter, rows in self._rows():
             found = rows.gradient()
             if found is None:
@@ -136,8 +136,8 @@ class Optimizer(torch.optim.Optimizer):
             ids, grad = found
             state = self.state[parameter]
             state["step"] = state.get("step", 0) + 1
-            rows.changed(ids)
             if world > 1:
+                pushed.append((rows.table, ids))
                 mine = ids % world == dist.get_rank(self._process_group)
                 ids, grad = ids[mine], grad[mine.to(grad.device)]
             rows.table.set_step(state["step"])
@@ -147,6 +147,9 @@ class Optimizer(torch.optim.Optimizer):
             future.result()
         if world > 1:
             dist.barrier(self._process_group)  # nobody pulls before all have pushed
+            for table, ids in pushed:
+                with table._changing(ids.numpy()):
+                    pass  # by others too, which nobody here has told the table
         return loss
 
 

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from typing import Any, Callable, Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -76,7 +78,8 @@ def _named(parameter: TableParameter) -> str:
 
 
 class _Ahead:
-    """Rows that were asked for before they are needed."""
+    """Rows that were asked for before they are needed. What is in it is no tensor of inference_mode, in
+    which they may be asked for: who needs them may be training."""
 
     def __init__(self, ids: Tensor, rows: Tensor, future: Future[Any]) -> None:
         self.ids, self.rows, self.future = ids, rows, future
@@ -102,17 +105,23 @@ class TableRows:
         self.skip_id: Optional[int] = None  # its gradient is dropped
         self._ids = torch.empty(0, dtype=torch.int64)  # guarded by _lock; of parameter.grad
         self._lock = threading.Lock()
-        self._ahead: list[_Ahead] = []
+        self._ahead: list[_Ahead] = []  # guarded by _ahead_lock
+        self._ahead_lock = threading.Lock()
+        table._session.keepers.setdefault(table.name, weakref.WeakSet()).add(self)
 
     # Rows
 
     def pull(self, ids: Tensor) -> Tensor:
         """The rows of distinct ids [U], on the device of the parameter, [U, D], without gradient."""
-        for at, entry in enumerate(self._ahead):
-            if torch.equal(entry.ids, ids):
-                del self._ahead[at]
-                return self._to_device(self._arrived(entry))
-        return self._to_device(self._pull_now(ids))
+        entry = self._take_ahead(ids)
+        return self._to_device(self._pull_now(ids) if entry is None else self._arrived(entry))
+
+    def _take_ahead(self, ids: Tensor) -> Optional[_Ahead]:
+        with self._ahead_lock:
+            for at, entry in enumerate(self._ahead):
+                if torch.equal(entry.ids, ids):
+                    return self._ahead.pop(at)
+        return None
 
     def _pull_now(self, ids: Tensor) -> Tensor:
         rows = host_memory(len(ids), self.table.dim, self.parameter.device)
@@ -132,9 +141,10 @@ class TableRows:
 
     def pull_ahead(self, ids: Tensor) -> None:
         """Asks for the rows of distinct ids that a later pull of the same ids will bring."""
-        rows = host_memory(len(ids), self.table.dim, self.parameter.device)
-        self._ahead.append(_Ahead(ids, rows, self.table.pull_async(ids.numpy(), out=rows.numpy())))
-        del self._ahead[:-AHEAD_MAX]
+        with torch.inference_mode(False), self._ahead_lock:
+            ids, rows = ids.clone(), host_memory(len(ids), self.table.dim, self.parameter.device)
+            self._ahead.append(_Ahead(ids, rows, self.table.pull_async(ids.numpy(), out=rows.numpy())))
+            del self._ahead[:-AHEAD_MAX]
 
     def lookup(self, ids: Tensor, change: Optional[Callable[[Tensor, Tensor], Tensor]] = None) -> Tensor:
         """pull for a forward pass: the gradient of the result will be collected. change(ids, rows):
@@ -151,12 +161,15 @@ class TableRows:
     def assign(self, ids: Tensor, rows: Tensor) -> None:
         """Replaces rows, [n, D] on any device."""
         self.table.assign(ids.numpy(), rows.detach().to("cpu", torch.float32).numpy())
-        self.changed(ids)
 
-    def changed(self, ids: Tensor) -> None:
-        """These rows are not any more what a pull before this brings."""
-        for entry in self._ahead:
-            entry.old |= torch.isin(entry.ids, ids)
+    def changed(self, ids: np.ndarray) -> None:
+        """These rows are not any more what a pull before this brings. The client's tables tell it of all
+        that this client changes (Table._changing)."""
+        with self._ahead_lock:
+            if self._ahead:
+                changed = torch.from_numpy(ids.reshape(-1).astype(np.int64))  # beyond int64 none is asked for
+                for entry in self._ahead:
+                    entry.old |= torch.isin(entry.ids, changed)
 
     def all_rows(self, n: int) -> Tensor:
         """Rows 0 to n - 1 on the CPU, float32, read in passing."""
