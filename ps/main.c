@@ -174,31 +174,32 @@ static void describe(void *context, uint32_t worker, char *text, size_t size)
 static void tell_servers(void *context, const ps_vote_t *vote)
 {
     const program_t *program = context;
-    psp_mpi_job_send_note(program->job, vote, sizeof *vote);
+    (void)!psp_mpi_job_send_note(program->job, PSP_MPI_TO_ALL, PSP_MPI_NOTE_LOSS, vote,
+                                 sizeof *vote);
 }
 
 static bool hear_server(void *context, ps_vote_t *vote_out, uint32_t *server_out)
 {
     const program_t *program = context;
-    return psp_mpi_job_take_note(program->job, vote_out, sizeof *vote_out, server_out);
+    return psp_mpi_job_take_note(program->job, PSP_MPI_NOTE_LOSS, vote_out, sizeof *vote_out,
+                                 server_out);
 }
 
-/* Of ps_fellows_t. */
-static psc_status_t agree(void *context, char *name, size_t size, psc_error_t *error)
+/* Both of ps_fellows_t. */
+static void tell_server(void *context, uint32_t server, const ps_round_word_t *word)
 {
     const program_t *program = context;
-    size_t *sizes = psc_alloc_array(psp_mpi_job_n_servers(program->job), sizeof *sizes);
-    char *all = NULL;
-    bool reporter;
-    PSC_BUG_ON(sizes == NULL); /* the others would wait for ever */
-    psc_error_t fault = PSC_ERROR_INIT;
-    if (psp_mpi_job_gather(program->job, name, strlen(name) + 1, &all, sizes, &fault) == PSC_OK)
-        (void)snprintf(name, size, "%s", all);
-    else if (error->code == PSC_OK)
-        *error = fault;
-    psc_free(all);
-    psc_free(sizes);
-    return psp_mpi_job_agree(program->job, error, &reporter);
+    _Static_assert(sizeof *word <= PSP_MPI_NOTE_BYTES, "a word is a note");
+    /* The others would wait for ever. */
+    PSC_BUG_ON(
+        !psp_mpi_job_send_note(program->job, server, PSP_MPI_NOTE_ROUND, word, sizeof *word));
+}
+
+static bool hear_word(void *context, ps_round_word_t *word_out, uint32_t *server_out)
+{
+    const program_t *program = context;
+    return psp_mpi_job_take_note(program->job, PSP_MPI_NOTE_ROUND, word_out, sizeof *word_out,
+                                 server_out);
 }
 
 static void log_resumed(const ps_server_t *server)
@@ -216,7 +217,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
                                                 .describe = describe,
                                                 .tell_servers = tell_servers,
                                                 .hear_server = hear_server};
-    program->fellows = (ps_fellows_t){.context = program, .agree = agree};
+    program->fellows = (ps_fellows_t){.context = program, .tell = tell_server, .hear = hear_word};
     const uint32_t n_workers = psp_mpi_job_n_workers(program->job);
     const ps_server_arguments_t *arguments = &program->arguments;
     program->remotes = psc_alloc_zeroed((size_t)n_workers + 1, sizeof *program->remotes);
@@ -243,7 +244,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .keep = arguments->keep,
         /* Workers begin anew, at clock 0. */
         .same_run = n_workers == 0,
-        .fellows = n_workers == 0 ? &program->fellows : NULL,
+        .fellows = psp_mpi_job_n_servers(program->job) != 1 ? &program->fellows : NULL,
         .addresses = program->addresses,
     };
     psc_status_t st = ps_server_open(&options, &program->server, error);

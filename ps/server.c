@@ -24,6 +24,8 @@
  * A server that fails sends its guests away too, with the reason, and makes no last checkpoint:
  * what it holds may be half of something.
  *
+ * Checkpoints that servers make by themselves are ps/rounds.c's, stepped at every turn.
+ *
  * Order of shutdown: the workers' goodbyes, their replies flushed, end of the loop; the last
  * checkpoint; the thread that writes checkpoints; shard; store (all dirty rows written, I/O thread
  * joined, RocksDB closed); identity "clean"; lock. Killed before "clean", it leaves "open".
@@ -37,6 +39,7 @@
 #include "ps/checkpoint/writer.h"
 #include "ps/data_dir.h"
 #include "ps/serve/serve.h"
+#include "ps/server_rounds.h"
 #include "ps/store/cold.h"
 #include "ps/store/share.h"
 #include "ps/store/store.h"
@@ -86,6 +89,7 @@ struct ps_server {
     ps_keeper_t *keeper; /* NULL: no checkpoints are made */
     ps_writer_t *writer;
     ps_restore_t *restore;              /* the checkpoint that it went on from; NULL: none */
+    ps_server_rounds_t *rounds;         /* NULL: it makes none by itself */
     char saved[PSP_SAVED_NAME_MAX + 1]; /* the last checkpoint of all; "": it was not made */
     psc_error_t save_fault;             /* why not */
 };
@@ -204,6 +208,21 @@ static psc_status_t start_writer(ps_server_t *server, psc_error_t *error)
     return server->keeper != NULL ? ps_writer_start(&options, &server->writer, error) : PSC_OK;
 }
 
+static psc_status_t open_rounds(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    const ps_server_rounds_options_t of_rounds = {.rank = options->rank,
+                                                  .n_servers = options->n_servers,
+                                                  .every_us = options->checkpoint_every_us,
+                                                  .last = options->n_workers == 0 ||
+                                                          options->n_servers == 1,
+                                                  .shard = server->shard,
+                                                  .fellows = options->fellows};
+    if (server->writer == NULL || (options->n_servers != 1 && options->fellows == NULL))
+        return PSC_OK;
+    return ps_server_rounds_create(&of_rounds, &server->rounds, error);
+}
+
 static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
 {
     const ps_server_options_t *options = &server->options;
@@ -260,7 +279,7 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         ps_shard_set_time(server->shard, psc_clock_us());
     if (st == PSC_OK && server->restore != NULL)
         st = ps_restore_shard(server->restore, server->shard, options->same_run, error);
-    return st;
+    return st == PSC_OK ? open_rounds(server, error) : st;
 }
 
 psc_status_t ps_server_open(const ps_server_options_t *options, ps_server_t **server_out,
@@ -396,6 +415,9 @@ static psc_status_t turn(ps_server_t *server, bool *progress, psc_error_t *error
 static uint64_t idle_us(const ps_server_t *server)
 {
     uint64_t deadline_us = ps_shard_next_deadline(server->shard), now_us = psc_clock_us();
+    const uint64_t round_us =
+        server->rounds != NULL ? ps_server_rounds_next(server->rounds) : UINT64_MAX;
+    deadline_us = round_us < deadline_us ? round_us : deadline_us;
     if (deadline_us > now_us + IDLE_WAIT_US)
         return IDLE_WAIT_US;
     return deadline_us > now_us ? deadline_us - now_us : 1;
@@ -483,85 +505,24 @@ void ps_server_stop(ps_server_t *server)
     wake(server);
 }
 
+void ps_server_ask(ps_server_t *server, bool passed_on)
+{
+    if (server->rounds == NULL) {
+        psc_log(PSC_LOG_WARN, "a signal asks for a checkpoint: start the server with "
+                              "--checkpoints DIR");
+        return;
+    }
+    ps_server_rounds_ask(server->rounds, passed_on);
+    wake(server);
+}
+
 static bool is_over(const ps_server_t *server)
 {
     return ps_shard_finished(server->shard) ||
            atomic_load_explicit(&server->stopped, memory_order_acquire);
 }
 
-/* ---- the last checkpoint ---- */
-
-/* Goes on until nothing of a checkpoint is under way, or one waits to be committed. */
-static ps_saver_phase_t settle_saver(ps_server_t *server, psc_error_t *result, psc_error_t *failure)
-{
-    const char *name;
-    ps_saver_phase_t phase;
-    while ((phase = ps_saver_look(server->shard, result, &name)) != PS_SAVER_IDLE &&
-           phase != PS_SAVER_SAVED) {
-        bool progress = false;
-        ps_shard_set_time(server->shard, psc_clock_us());
-        if (ps_shard_poll(server->shard, &progress, failure) != PSC_OK)
-            return phase;
-        if (!progress)
-            psp_transport_wait(server->transport, IDLE_WAIT_US);
-    }
-    return phase;
-}
-
-/* What all servers agree on: the checkpoint's name is the first one's. */
-static psc_status_t agree(const ps_server_t *server, char *name, size_t size, psc_error_t *error)
-{
-    const ps_fellows_t *fellows = server->options.fellows;
-    return fellows != NULL ? fellows->agree(fellows->context, name, size, error) : error->code;
-}
-
-/* Carries a step of the saver to its end. failure: why it failed, if it did. */
-static void take_step(ps_server_t *server, psc_error_t *failure)
-{
-    psc_error_t result = PSC_ERROR_INIT;
-    (void)settle_saver(server, &result, failure);
-    if (failure->code == PSC_OK)
-        *failure = result;
-}
-
-/* This server's part. name: in "" at the first server; out. */
-static void save_part(ps_server_t *server, char *name, size_t size, psc_error_t *failure)
-{
-    psc_error_t result = PSC_ERROR_INIT;
-    const char *chosen = "";
-    if (ps_saver_begin(server->shard, name, 0, failure) != PSC_OK)
-        return;
-    take_step(server, failure);
-    (void)ps_saver_look(server->shard, &result, &chosen);
-    (void)snprintf(name, size, "%s", chosen);
-}
-
-/* All that there is goes into a checkpoint, so that the next run goes on from here: a part of the
- * first server, then those of the others, then the first one commits. */
-static void save_last(ps_server_t *server)
-{
-    psc_error_t result = PSC_ERROR_INIT, failure = PSC_ERROR_INIT;
-    char name[PSP_SAVED_NAME_MAX + 1] = "";
-    const bool first = server->options.rank == 0;
-    if (server->writer == NULL ||
-        (server->options.n_servers != 1 && server->options.fellows == NULL))
-        return;
-    if (settle_saver(server, &result, &failure) == PS_SAVER_SAVED)
-        ps_saver_abandon(server->shard); /* whoever began it is sent away */
-    (void)settle_saver(server, &result, &failure);
-    if (first && failure.code == PSC_OK)
-        save_part(server, name, sizeof name, &failure);
-    if (agree(server, name, sizeof name, &failure) == PSC_OK && !first)
-        save_part(server, name, sizeof name, &failure);
-    if (agree(server, name, sizeof name, &failure) == PSC_OK && first) {
-        ps_saver_commit(server->shard);
-        take_step(server, &failure);
-    }
-    if (agree(server, name, sizeof name, &failure) == PSC_OK)
-        (void)snprintf(server->saved, sizeof server->saved, "%s", name);
-    else
-        server->save_fault = failure; /* what is left of it, the next start removes */
-}
+/* ---- the end ---- */
 
 /* Guests are sent away: what is under way is finished, or refused when its time is up. */
 static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
@@ -621,13 +582,16 @@ psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_
         st = turn(server, &progress, &why);
         if (st == PSC_OK)
             st = look_around(server, &progress, &why);
+        if (st == PSC_OK && server->rounds != NULL)
+            ps_server_rounds_step(server->rounds, psc_clock_us(), &progress);
         if (st == PSC_OK && !progress && !is_over(server))
             psp_transport_wait(transport, idle_us(server));
     }
     if (st == PSC_OK && server->options.n_guests != 0)
         st = send_guests_away(server, &why);
-    if (st == PSC_OK)
-        save_last(server);
+    if (st == PSC_OK && server->rounds != NULL)
+        st = ps_server_rounds_end(server->rounds, transport, server->saved, &server->save_fault,
+                                  &why);
     if (st == PSC_OK && server->options.n_guests != 0)
         end_shard(server);
     if (st != PSC_OK && server->options.n_guests != 0)
@@ -675,6 +639,7 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
         while (server->held[peer].head != NULL)
             psp_buffer_put(unhold(server, peer));
     }
+    ps_server_rounds_destroy(server->rounds);
     ps_writer_stop(server->writer); /* its jobs are the shard's */
     ps_shard_destroy(server->shard);
     ps_watch_destroy(server->watch);

@@ -7,6 +7,7 @@
 #define PS_SERVER_H
 
 #include "proto/transport.h"
+#include "ps/rounds.h"
 #include "ps/watch.h"
 
 typedef struct ps_server ps_server_t;
@@ -21,12 +22,12 @@ typedef struct ps_surroundings {
     bool (*hear_server)(void *context, ps_vote_t *vote_out, uint32_t *server_out);
 } ps_surroundings_t;
 
-/* How several servers make a last checkpoint together. */
+/* How several servers make checkpoints together: words that come in the order in which they were
+ * told, or the job ends. Both on the owner's thread; none waits. */
 typedef struct ps_fellows {
     void *context;
-    /* Collective over the servers. name: of the checkpoint, in at the first server, out at all.
-     * error: in, the own failure (PSC_OK: none); out, the one of all. Returns its code. */
-    psc_status_t (*agree)(void *context, char *name, size_t size, psc_error_t *error);
+    void (*tell)(void *context, uint32_t server, const ps_round_word_t *word);
+    bool (*hear)(void *context, ps_round_word_t *word_out, uint32_t *server_out);
 } ps_fellows_t;
 
 typedef struct ps_server_options {
@@ -41,11 +42,12 @@ typedef struct ps_server_options {
     uint64_t stopped_us; /* a worker that is stopped, or silent, for so long is lost; 0: never */
     uint32_t n_guests;   /* how many may be here at a time; 0: none, and there must be workers */
     uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
-    const char *checkpoints;     /* their folder; NULL: none are made */
-    const char *resume;          /* "auto", "none" or the name of one */
-    uint64_t keep;               /* checkpoints that stay; 0: all */
-    bool same_run;               /* the run goes on under the checkpoint's id, and guests with it */
-    const ps_fellows_t *fellows; /* borrowed; NULL: of several, each ends without a checkpoint */
+    const char *checkpoints; /* their folder; NULL: none are made */
+    const char *resume;      /* "auto", "none" or the name of one */
+    uint64_t keep;           /* checkpoints that stay; 0: all */
+    bool same_run;           /* the run goes on under the checkpoint's id, and guests with it */
+    uint64_t checkpoint_every_us; /* servers make one by themselves so often; 0: never */
+    const ps_fellows_t *fellows;  /* borrowed; NULL: several make none by themselves */
     const char *const
         *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
 } ps_server_options_t;
@@ -61,13 +63,17 @@ PSC_MUST_CHECK psc_status_t ps_server_open(const ps_server_options_t *options,
 
 /* Serves until all workers have left, without workers until ps_server_stop. Then guests are sent
  * away: what they have under way is finished within seconds or refused. A server of one, or
- * several with fellows, then makes a last checkpoint, if it makes any. transport: borrowed.
+ * several without workers, then makes a last checkpoint, if it makes any. transport: borrowed.
  * Errors: what ended it early. */
 PSC_MUST_CHECK psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport,
                                           psc_error_t *error);
 
 /* Ends the present run, or the next one. Any thread. */
 void ps_server_stop(ps_server_t *server);
+
+/* A signal asks for a checkpoint, which is made while the server serves. passed_on: as in
+ * ps_rounds_ask. A server that makes none logs that. Any thread. */
+void ps_server_ask(ps_server_t *server, bool passed_on);
 
 /* The id of the run, and the name of the checkpoint that it went on from; NULL: none. */
 uint64_t ps_server_cluster(const ps_server_t *server);

@@ -101,6 +101,7 @@ COVERED_BY = [
     ("proto/grpc/listen_address.c", "tests/unit/ps/test_listening.c", "where it may listen"),
     ("proto/joined_transport.c", "tests/cluster/test_door.sh", "a job with guests"),
     ("ps/alone.c", "tests/cluster/test_door.sh", "the program"),
+    ("ps/server_rounds.c", "tests/cluster/test_checkpoint.sh", "jobs, and signals to them"),
     ("ps/checkpoint/restore_", "tests/unit/worker/test_checkpoint_api.c", "any number of servers"),
     ("ps/optim/", "tests/unit/ps/optim/test_optim.c", "one suite over the table of optimizers"),
     ("ps/init/", "tests/unit/ps/init/test_init.c", "one suite over the table of initialisers"),

@@ -42,10 +42,12 @@
 /* What failing ranks tell each other: "I would report", "I report". */
 static const char notice_candidate = 'c', notice_reporter = 'r';
 
-/* A note on its way. Notes are few and short, and kept until the job ends. */
+/* A note on its way, until all of its sends have ended. */
 typedef struct psp_mpi_note {
     struct psp_mpi_note *next;
     char bytes[PSP_MPI_NOTE_BYTES];
+    int n; /* of requests */
+    MPI_Request requests[];
 } psp_mpi_note_t;
 
 psc_status_t psp_mpi_error(int rc, const char *what, psc_error_t *error)
@@ -222,14 +224,20 @@ void psp_mpi_job_destroy(psp_mpi_job_t *job)
     int finalized = 0;
     (void)MPI_Finalized(&finalized);
     psp_mpi_beats_destroy(job, finalized != 0);
+    psp_mpi_note_t *notes = job->notes; /* freed last: what nobody took, MPI may still read */
+    for (psp_mpi_note_t *note = notes; !finalized && note != NULL; note = note->next) {
+        for (int i = 0; i < note->n; i++) {
+            if (note->requests[i] != MPI_REQUEST_NULL)
+                (void)MPI_Request_free(&note->requests[i]);
+        }
+    }
     MPI_Comm *comms[] = {&job->messages, &job->own, &job->all};
     for (size_t i = 0; !finalized && i < sizeof comms / sizeof comms[0]; i++) {
         if (*comms[i] != MPI_COMM_NULL)
             (void)MPI_Comm_free(comms[i]);
     }
-    while (job->notes != NULL) {
-        psp_mpi_note_t *note = job->notes;
-        job->notes = note->next;
+    for (psp_mpi_note_t *note = notes, *next; note != NULL; note = next) {
+        next = note->next;
         psc_free(note);
     }
     psc_free(job->processes);
@@ -243,29 +251,59 @@ const psc_process_id_t *psp_mpi_job_worker_process(const psp_mpi_job_t *job, uin
     return &job->processes[job->ranks_of[PSP_MPI_WORKER][worker]];
 }
 
-void psp_mpi_job_send_note(psp_mpi_job_t *job, const void *bytes, size_t size)
+/* Frees notes that have left. */
+static void put_notes_away(psp_mpi_job_t *job)
 {
-    PSC_BUG_ON(size > PSP_MPI_NOTE_BYTES);
-    psp_mpi_note_t *note = psc_alloc(sizeof *note);
-    if (note == NULL)
-        return;
-    memcpy(note->bytes, bytes, size);
-    note->next = job->notes;
-    job->notes = note;
-    for (uint32_t rank = 0; rank < psp_mpi_job_size(job); rank++) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        if (rank != job->rank && MPI_Isend(note->bytes, (int)size, MPI_BYTE, (int)rank, NOTE_TAG,
-                                           job->own, &request) == MPI_SUCCESS)
-            (void)MPI_Request_free(&request);
+    psp_mpi_note_t **place = &job->notes;
+    while (*place != NULL) {
+        psp_mpi_note_t *note = *place;
+        int ended = 0;
+        if (MPI_Testall(note->n, note->requests, &ended, MPI_STATUSES_IGNORE) == MPI_SUCCESS &&
+            ended) {
+            *place = note->next;
+            psc_free(note);
+        } else {
+            place = &note->next;
+        }
     }
 }
 
-bool psp_mpi_job_take_note(psp_mpi_job_t *job, void *bytes_out, size_t size, uint32_t *rank_out)
+bool psp_mpi_job_send_note(psp_mpi_job_t *job, uint32_t rank, psp_mpi_note_kind_t kind,
+                           const void *bytes, size_t size)
 {
+    const uint32_t n = psp_mpi_job_size(job), first = rank != PSP_MPI_TO_ALL ? rank : 0;
+    const uint32_t end = rank != PSP_MPI_TO_ALL ? rank + 1 : n;
+    PSC_BUG_ON(size > PSP_MPI_NOTE_BYTES || end > n);
+    put_notes_away(job);
+    psp_mpi_note_t *note = psc_alloc(sizeof *note + (end - first) * sizeof(MPI_Request));
+    if (note == NULL)
+        return false;
+    memcpy(note->bytes, bytes, size);
+    note->n = 0;
+    note->next = job->notes;
+    job->notes = note;
+    bool sent = true;
+    for (uint32_t to = first; to < end; to++) {
+        MPI_Request request = MPI_REQUEST_NULL;
+        if (to == job->rank)
+            continue;
+        if (MPI_Isend(note->bytes, (int)size, MPI_BYTE, (int)to, NOTE_TAG + (int)kind, job->own,
+                      &request) == MPI_SUCCESS)
+            note->requests[note->n++] = request;
+        else
+            sent = false;
+    }
+    return sent;
+}
+
+bool psp_mpi_job_take_note(psp_mpi_job_t *job, psp_mpi_note_kind_t kind, void *bytes_out,
+                           size_t size, uint32_t *rank_out)
+{
+    const int tag = NOTE_TAG + (int)kind;
     MPI_Status status;
     int there = 0;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, NOTE_TAG, job->own, &there, &status) != MPI_SUCCESS || !there ||
-        MPI_Recv(bytes_out, (int)size, MPI_BYTE, status.MPI_SOURCE, NOTE_TAG, job->own,
+    if (MPI_Iprobe(MPI_ANY_SOURCE, tag, job->own, &there, &status) != MPI_SUCCESS || !there ||
+        MPI_Recv(bytes_out, (int)size, MPI_BYTE, status.MPI_SOURCE, tag, job->own,
                  MPI_STATUS_IGNORE) != MPI_SUCCESS)
         return false;
     *rank_out = (uint32_t)status.MPI_SOURCE;

@@ -36,14 +36,23 @@ uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job); /* random id, the same o
 /* The process of a worker, as it was at the start. Borrowed from job. */
 const psc_process_id_t *psp_mpi_job_worker_process(const psp_mpi_job_t *job, uint32_t worker);
 
-#define PSP_MPI_NOTE_BYTES 64u
+#define PSP_MPI_NOTE_BYTES 1024u
+#define PSP_MPI_TO_ALL UINT32_MAX
 
-/* Sends a note of at most PSP_MPI_NOTE_BYTES to all others of one's role. It is not waited for, and
- * not told when it fails. */
-void psp_mpi_job_send_note(psp_mpi_job_t *job, const void *bytes, size_t size);
-/* Takes the next note of exactly size bytes, if one is there; false: none. *rank_out: whose, among
- * one's role. */
-bool psp_mpi_job_take_note(psp_mpi_job_t *job, void *bytes_out, size_t size, uint32_t *rank_out);
+typedef enum psp_mpi_note_kind { /* each has a size of its own */
+                                 PSP_MPI_NOTE_LOSS,
+                                 PSP_MPI_NOTE_ROUND,
+} psp_mpi_note_kind_t;
+
+/* Sends a note of at most PSP_MPI_NOTE_BYTES to a rank of one's role, or to all others of it. It is
+ * not waited for; those of a kind come in the order in which they were sent. False: out of memory,
+ * or MPI failed. */
+PSC_MUST_CHECK bool psp_mpi_job_send_note(psp_mpi_job_t *job, uint32_t rank,
+                                          psp_mpi_note_kind_t kind, const void *bytes, size_t size);
+/* Takes the next note of a kind, of exactly size bytes, if one is there; false: none. *rank_out:
+ * whose, among one's role. */
+bool psp_mpi_job_take_note(psp_mpi_job_t *job, psp_mpi_note_kind_t kind, void *bytes_out,
+                           size_t size, uint32_t *rank_out);
 
 /* Whether workers of this job can give signs of life from a thread, and whether servers need them:
  * MPI has MPI_THREAD_MULTIPLE, and the job's ranks are on several machines. */

@@ -271,7 +271,15 @@ static void remember(ps_writer_t *writer)
     memcpy(writer->last_name, writer->name, sizeof writer->last_name);
 }
 
-static psc_status_t finish(ps_writer_t *writer, const ps_save_job_t *job, psc_error_t *error)
+static uint64_t bytes_of(const files_t *files)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < files->n; i++)
+        bytes += files->all[i].size;
+    return bytes;
+}
+
+static psc_status_t finish(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *error)
 {
     psc_status_t st = finish_file(writer, "rows", &writer->rows_fd, error);
     if (st == PSC_OK)
@@ -287,6 +295,7 @@ static psc_status_t finish(ps_writer_t *writer, const ps_save_job_t *job, psc_er
         st = write_part(writer, job->image, error);
     if (st == PSC_OK)
         st = ps_place_remove(writer->staging, error);
+    job->size = bytes_of(&writer->files);
     if (st == PSC_OK)
         remember(writer);
     return st;

@@ -3,7 +3,8 @@
  *
  * The saver (ps/table/saver.h) does what is asked for; a request waits (WAIT_SAVE) and looks at it
  * again whenever something moved. Only the session that began a checkpoint goes on with it; when
- * that session has ended, the next one that wants a checkpoint takes its place. A failure of a
+ * that session has ended, the next one that wants a checkpoint takes its place. One of the servers'
+ * own is waited for. A failure of a
  * checkpoint is its own: it is told to who asked, and the shard goes on, also when it was one of
  * memory or a disk.
  */
@@ -65,7 +66,7 @@ static psc_status_t begin(ps_shard_t *shard, const ps_session_t *session, ps_req
         ps_saver_abandon(shard); /* begun and left; the request is tried again when that is over */
         return wait(request);
     }
-    if (saver->phase == PS_SAVER_ABANDONING)
+    if (saver->phase == PS_SAVER_ABANDONING || saver->own)
         return wait(request);
     psc_status_t st = ps_saver_begin(shard, asked->name, session->id, error);
     if (st == PSC_NO_MEMORY)

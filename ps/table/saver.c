@@ -68,7 +68,7 @@ psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t sessio
     if (saver->writer == NULL)
         return psc_error_set(error, PSC_UNSUPPORTED,
                              "this server makes no checkpoints: start it with --checkpoints DIR");
-    if (saver->phase != PS_SAVER_IDLE)
+    if (saver->phase != PS_SAVER_IDLE || saver->own)
         return psc_error_set(error, PSC_BUSY, "another checkpoint is under way");
     const ps_cut_options_t options = {.folder = saver->writer->staging,
                                       .extra_bytes = ps_saver_image_bytes(shard),
@@ -79,7 +79,8 @@ psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t sessio
         return st;
     (void)snprintf(saver->name, sizeof saver->name, "%s", name);
     saver->session = session;
-    saver->state_bytes = 0;
+    saver->own = session == 0;
+    saver->state_bytes = saver->part_bytes = 0;
     saver->began_us = shard->now_us;
     saver->begun = false;
     saver->result = (psc_error_t)PSC_ERROR_INIT;
@@ -153,11 +154,18 @@ bool ps_saver_is_orphan(const ps_shard_t *shard)
 }
 
 ps_saver_phase_t ps_saver_look(const ps_shard_t *shard, psc_error_t *result_out,
-                               const char **name_out)
+                               const char **name_out, uint64_t *part_bytes_out)
 {
     *result_out = shard->saver.result;
     *name_out = shard->saver.name;
+    *part_bytes_out = shard->saver.part_bytes;
     return shard->saver.phase;
+}
+
+void ps_saver_release(ps_shard_t *shard)
+{
+    shard->saver.own = false;
+    shard->room_changed = true; /* a client may wait to begin one */
 }
 
 /* ---- what is finished ---- */
@@ -204,6 +212,7 @@ static void take_job(ps_shard_t *shard)
     } else if (job->kind == PS_SAVE_FINISH) {
         const uint64_t took_us = shard->now_us - saver->began_us;
         saver->longest_us = took_us > saver->longest_us ? took_us : saver->longest_us;
+        saver->part_bytes = job->size;
         saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_STATE) {
         saver->phase = PS_SAVER_SAVED;

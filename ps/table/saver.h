@@ -45,8 +45,9 @@ typedef struct ps_save_job {
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     ps_cut_piece_t *piece;
     const ps_save_image_t *image;
-    uint64_t offset, size; /* READ */
-    const uint8_t *bytes;  /* STATE: borrowed; READ: into room */
+    uint64_t offset;      /* READ */
+    uint64_t size;        /* out: READ: of the state; FINISH: of all files of the part */
+    const uint8_t *bytes; /* STATE: borrowed; READ: into room */
     size_t n;
     uint8_t *room; /* READ: [PS_SAVE_STATE_BYTES] */
 } ps_save_job_t;
@@ -75,11 +76,13 @@ typedef enum ps_saver_phase {
 typedef struct ps_saver {
     const ps_save_writer_t *writer; /* NULL: the server makes no checkpoints. Borrowed */
     ps_saver_phase_t phase;
-    uint64_t session;                       /* that asked; 0: the server itself */
+    uint64_t session; /* that asked; 0: the server itself */
+    bool own;         /* the server's, which has not taken yet how it ended (ps_saver_release) */
     char name[PSP_CHECKPOINT_NAME_MAX + 1]; /* "": not known yet */
     bool begun;                             /* the BEGIN job came back */
     psc_error_t result; /* of the last checkpoint, or of the last piece of state */
     uint64_t began_us, state_bytes;
+    uint64_t part_bytes; /* of the last part that was written */
     ps_save_image_t image;
     ps_save_job_t job; /* all but the next two */
     ps_save_job_t rows[PS_CUT_PIECES];
@@ -94,8 +97,9 @@ typedef struct ps_saver {
 void ps_saver_clear(struct ps_shard *shard);
 
 /*
- * Cuts now. name: "" at the first server. Errors: UNSUPPORTED (no --checkpoints), BUSY (another one
- * is under way), INVALID_ARGUMENT (does not fit into memory), NO_MEMORY.
+ * Cuts now. name: "" at the first server. session: 0 for the server itself, which then has the
+ * saver until ps_saver_release. Errors: UNSUPPORTED (no --checkpoints), BUSY (another one is under
+ * way), INVALID_ARGUMENT (does not fit into memory), NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_saver_begin(struct ps_shard *shard, const char *name,
                                            uint64_t session, psc_error_t *error);
@@ -114,9 +118,12 @@ PSC_MUST_CHECK bool ps_saver_read(struct ps_shard *shard, const char *name, uint
 /* Takes what is finished, and looks at some more rows. Sets *progress_out when anything moved. */
 void ps_saver_step(struct ps_shard *shard, bool *progress_out);
 
-/* For the server: the phase, and in IDLE how the last one ended; name: of the last one begun. */
+/* For the server: the phase, and in IDLE how the last one ended; name, and bytes of this server's
+ * part from SAVED on: of the last one begun. */
 ps_saver_phase_t ps_saver_look(const struct ps_shard *shard, psc_error_t *result_out,
-                               const char **name_out);
+                               const char **name_out, uint64_t *part_bytes_out);
+/* The server knows how its own one ended: clients may begin theirs. */
+void ps_saver_release(struct ps_shard *shard);
 
 /* Whether a checkpoint is nobody's any more: its session has ended. */
 bool ps_saver_is_orphan(const struct ps_shard *shard);
