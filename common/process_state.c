@@ -1,8 +1,8 @@
 /*
  * Reads /proc/PID/stat: "PID (NAME) STATE ...", where NAME may hold anything, so fields are counted
- * from the last parenthesis; STATE is the first behind it, the start time the twentieth, and the
- * fiftieth how a process ended that its parent has not waited for yet, as waitpid tells it; 0 for
- * who must not know.
+ * from the last parenthesis; STATE is the first behind it, the parent the second, the start time
+ * the twentieth, and the fiftieth how a process ended that its parent has not waited for yet, as
+ * waitpid tells it; 0 for who must not know.
  *
  * What cannot be told counts as living: who is taken for dead loses its work. A process whose start
  * is not known (no /proc here) is never seen to end. Threads: none of its own; no state.
@@ -17,11 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define STARTED_FIELD 20 /* behind the name, the state being 1 */
+#define PARENT_FIELD 2 /* behind the name, the state being 1 */
+#define STARTED_FIELD 20
 #define ENDED_FIELD 50
 
 typedef struct found {
     char state;
+    int32_t parent;
     uint64_t started;
     uint64_t ended; /* as waitpid tells it */
 } found_t;
@@ -51,6 +53,8 @@ static int read_stat(int32_t pid, found_t *found_out)
             continue;
         if (++field == 1)
             found_out->state = *word;
+        if (field == PARENT_FIELD)
+            found_out->parent = (int32_t)strtol(word, NULL, 10);
         if (field == STARTED_FIELD)
             found_out->started = strtoull(word, NULL, 10);
         if (field == ENDED_FIELD)
@@ -95,4 +99,10 @@ psc_process_state_t psc_process_look(const psc_process_id_t *process, int *signa
         return PSC_PROCESS_GONE;
     }
     return found.state == 'T' ? PSC_PROCESS_STOPPED : PSC_PROCESS_LIVES;
+}
+
+int32_t psc_process_group_parent(void)
+{
+    found_t found = {0};
+    return read_stat((int32_t)getpgrp(), &found) == 0 ? found.parent : 0;
 }

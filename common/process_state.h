@@ -29,4 +29,9 @@ psc_process_id_t psc_process_self(void);
  * by none. Some microseconds. Any thread. */
 psc_process_state_t psc_process_look(const psc_process_id_t *process, int *signal_out);
 
+/* The parent of the process that leads this one's process group: of a rank of a job mpirun, or its
+ * daemon, also where a shell is in between. 0: not known, as when the leader is gone. Any thread.
+ */
+int32_t psc_process_group_parent(void);
+
 #endif

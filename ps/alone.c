@@ -28,7 +28,7 @@ typedef struct alone {
     psp_pool_t *pool;
     psp_transport_t *door;
     ps_server_t *server;
-    ps_stop_watch_t *watch;
+    ps_signal_watch_t *watch;
 } alone_t;
 
 bool ps_is_rank(void)
@@ -73,12 +73,13 @@ static psc_status_t open_all(alone_t *alone, const char *address[1], psc_error_t
         .checkpoints = arguments->checkpoints,
         .resume = arguments->resume,
         .keep = arguments->keep,
+        .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
         .same_run = true,
         .addresses = address,
     };
     st = ps_server_open(&options, &alone->server, error);
     if (st == PSC_OK)
-        st = ps_stop_signals_watch(alone->server, &alone->watch, error);
+        st = ps_signals_watch(alone->server, true, &alone->watch, error);
     if (st == PSC_OK)
         ps_listening_begin(arguments, alone->door);
     if (st == PSC_OK && arguments->port_file != NULL)
@@ -101,7 +102,7 @@ psc_status_t ps_alone_run(const ps_server_arguments_t *arguments)
     const bool opened = st == PSC_OK;
     if (opened)
         st = ps_server_run(alone.server, alone.door, &error);
-    ps_stop_signals_unwatch(alone.watch);
+    ps_signals_unwatch(alone.watch);
     psc_error_t closing = PSC_ERROR_INIT;
     psc_status_t closed = ps_server_close(alone.server, st != PSC_OK, !opened, &closing);
     if (st == PSC_OK && closed != PSC_OK) {

@@ -8,13 +8,17 @@
  * all of them have their rows, guests are told to wait.
  *
  * Signals are taken by a thread that waits for them (sigwaitinfo), not by a handler: nothing global
- * is needed, and nothing is cut off half done. To end that thread it is sent one of them.
+ * is needed, and nothing is cut off half done. To end that thread it is sent one of them. SIGUSR1
+ * asks for a checkpoint; one whose sender started this process group is of mpirun, which passes it
+ * on to all ranks. The others end a server, also SIGUSR2, since mpirun passes that on at once and
+ * without a limit of time.
  */
 #include "ps/listening.h"
 
 #include "common/alloc.h"
 #include "common/file.h"
 #include "common/log.h"
+#include "common/process_state.h"
 #include "proto/grpc/grpc_server.h"
 #include "proto/grpc/listen_address.h"
 
@@ -132,46 +136,60 @@ psc_status_t ps_listening_write(const char *path, const char *const *addresses, 
 
 /* ---- signals ---- */
 
-struct ps_stop_watch {
+struct ps_signal_watch {
     ps_server_t *server;
+    bool ends; /* whether SIGTERM, SIGINT and SIGUSR2 do */
     pthread_t thread;
     atomic_bool over;
 };
 
-static void stop_signals(sigset_t *set)
+static void all_signals(sigset_t *set)
 {
     (void)sigemptyset(set);
     (void)sigaddset(set, SIGTERM);
     (void)sigaddset(set, SIGINT);
     (void)sigaddset(set, SIGUSR1);
+    (void)sigaddset(set, SIGUSR2);
 }
 
-void ps_stop_signals_block(void)
+void ps_signals_block(void)
 {
+    struct sigaction usual = {.sa_handler = SIG_DFL};
     sigset_t set;
-    stop_signals(&set);
+    (void)sigemptyset(&usual.sa_mask);
+    all_signals(&set);
+    (void)sigaction(SIGUSR1, &usual, NULL); /* one that is ignored does not wait */
+    (void)sigaction(SIGUSR2, &usual, NULL);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
 static void *take_signals(void *context)
 {
-    ps_stop_watch_t *watch = context;
+    ps_signal_watch_t *watch = context;
+    siginfo_t from;
     sigset_t set;
-    stop_signals(&set);
+    all_signals(&set);
     while (!atomic_load(&watch->over)) {
-        if (sigwaitinfo(&set, NULL) > 0 && !atomic_load(&watch->over))
+        const int signal = sigwaitinfo(&set, &from);
+        if (signal <= 0 || atomic_load(&watch->over))
+            continue;
+        if (signal == SIGUSR1)
+            ps_server_ask(watch->server,
+                          from.si_pid != 0 && from.si_pid == psc_process_group_parent());
+        else if (watch->ends)
             ps_server_stop(watch->server);
     }
     return NULL;
 }
 
-psc_status_t ps_stop_signals_watch(ps_server_t *server, ps_stop_watch_t **watch_out,
-                                   psc_error_t *error)
+psc_status_t ps_signals_watch(ps_server_t *server, bool ends, ps_signal_watch_t **watch_out,
+                              psc_error_t *error)
 {
-    ps_stop_watch_t *watch = psc_alloc_zeroed(1, sizeof *watch);
+    ps_signal_watch_t *watch = psc_alloc_zeroed(1, sizeof *watch);
     if (watch == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory");
     watch->server = server;
+    watch->ends = ends;
     int failed = pthread_create(&watch->thread, NULL, take_signals, watch);
     if (failed != 0) {
         psc_free(watch);
@@ -181,12 +199,12 @@ psc_status_t ps_stop_signals_watch(ps_server_t *server, ps_stop_watch_t **watch_
     return PSC_OK;
 }
 
-void ps_stop_signals_unwatch(ps_stop_watch_t *watch)
+void ps_signals_unwatch(ps_signal_watch_t *watch)
 {
     if (watch == NULL)
         return;
     atomic_store(&watch->over, true);
-    (void)pthread_kill(watch->thread, SIGUSR1);
+    (void)pthread_kill(watch->thread, SIGUSR2);
     (void)pthread_join(watch->thread, NULL);
     psc_free(watch);
 }

@@ -1,6 +1,6 @@
 /*
  * What a server that listens needs beside its transport: the checks of what it was told, the
- * addresses of all servers, the file that says them, and the wish to stop by signals.
+ * addresses of all servers, the file that says them, and what signals ask for.
  */
 #ifndef PS_LISTENING_H
 #define PS_LISTENING_H
@@ -34,14 +34,17 @@ PSC_MUST_CHECK psc_status_t ps_listening_split(const char *text, const size_t *s
 PSC_MUST_CHECK psc_status_t ps_listening_write(const char *path, const char *const *addresses,
                                                uint32_t n, psc_error_t *error);
 
-/* SIGTERM, SIGINT and SIGUSR1 stop a server. block: before any thread starts; they wait from then
- * on. watch: a thread takes them and stops the server, until unwatch. */
-void ps_stop_signals_block(void);
-typedef struct ps_stop_watch ps_stop_watch_t;
+/*
+ * SIGUSR1 asks a server for a checkpoint; SIGTERM, SIGINT and SIGUSR2 end it, if `ends`, or else do
+ * nothing. block: before any thread starts; they wait from then on. watch: a thread takes them,
+ * until unwatch.
+ */
+void ps_signals_block(void);
+typedef struct ps_signal_watch ps_signal_watch_t;
 /* server: borrowed. Errors: NO_MEMORY, IO (no thread). Gives. */
-PSC_MUST_CHECK psc_status_t ps_stop_signals_watch(ps_server_t *server, ps_stop_watch_t **watch_out,
-                                                  psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_signals_watch(ps_server_t *server, bool ends,
+                                             ps_signal_watch_t **watch_out, psc_error_t *error);
 /* Takes; NULL is a no-op. */
-void ps_stop_signals_unwatch(ps_stop_watch_t *watch);
+void ps_signals_unwatch(ps_signal_watch_t *watch);
 
 #endif

@@ -13,11 +13,12 @@
  * in the folder of the ranks' records what their host wrote when one ended. Servers tell each other
  * by notes. A job that lost somebody ends without MPI_Finalize, which would wait for the lost.
  *
- * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR1, which mpirun passes on at once
+ * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR2, which mpirun passes on at once
  * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
- * let the servers end in order, with all rows written.
+ * let the servers end in order, with all rows written. SIGUSR1, which mpirun passes on as well,
+ * asks servers with --checkpoints for one.
  *
- * A job of servers that listen needs no workers; then those signals stop each server. Without
+ * A job of servers that listen needs no workers; then the former signals stop each server. Without
  * mpirun a server that listens is ps/alone.c's.
  *
  * Threads: this one, which alone calls MPI (the abort hook excepted), and the store's I/O thread;
@@ -76,14 +77,14 @@ typedef struct program {
     ps_server_t *server;
     ps_surroundings_t surroundings;
     ps_fellows_t fellows;
-    remote_t *remotes;       /* [n_workers] */
-    uint64_t heard_us;       /* when signs of life were taken last */
-    psp_transport_t *door;   /* of guests, until it is part of transport; NULL: none */
-    psp_transport_t *guests; /* the same, for as long as it lives */
-    const char **addresses;  /* [n_servers] where they listen; NULL: they do not */
-    ps_stop_watch_t *watch;  /* of signals, where there are no workers to be left to */
-    ps_start_watch_t start;  /* the ticker's */
-    psc_ticker_t *ticker;    /* until all ranks have come */
+    remote_t *remotes;        /* [n_workers] */
+    uint64_t heard_us;        /* when signs of life were taken last */
+    psp_transport_t *door;    /* of guests, until it is part of transport; NULL: none */
+    psp_transport_t *guests;  /* the same, for as long as it lives */
+    const char **addresses;   /* [n_servers] where they listen; NULL: they do not */
+    ps_signal_watch_t *watch; /* of signals, where any of them is for servers */
+    ps_start_watch_t start;   /* the ticker's */
+    psc_ticker_t *ticker;     /* until all ranks have come */
 } program_t;
 
 /* Where the others live on, MPI_Abort ends this rank alone, and mpirun never notices its end. */
@@ -94,19 +95,21 @@ static void abort_job(int exit_status)
     _exit(exit_status);
 }
 
-/* Where there may be no workers to leave them to, the signals wait to be asked for. */
-static void ignore_signals(bool listens)
+/* Where there may be no workers to leave them to, and where one asks for a checkpoint, the signals
+ * wait to be asked for. */
+static void put_signals_off(const ps_server_arguments_t *arguments)
 {
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     (void)sigemptyset(&ignore.sa_mask);
     (void)sigaction(SIGPIPE, &ignore, NULL);
-    if (listens) {
-        ps_stop_signals_block();
+    if (arguments->listen != NULL || arguments->checkpoints != NULL) {
+        ps_signals_block();
         return;
     }
     (void)sigaction(SIGTERM, &ignore, NULL);
     (void)sigaction(SIGINT, &ignore, NULL);
     (void)sigaction(SIGUSR1, &ignore, NULL);
+    (void)sigaction(SIGUSR2, &ignore, NULL);
 }
 
 static void log_start(const program_t *program)
@@ -242,6 +245,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .checkpoints = arguments->checkpoints,
         .resume = arguments->resume,
         .keep = arguments->keep,
+        .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
         /* Workers begin anew, at clock 0. */
         .same_run = n_workers == 0,
         .fellows = psp_mpi_job_n_servers(program->job) != 1 ? &program->fellows : NULL,
@@ -302,6 +306,31 @@ static psc_status_t learn_addresses(program_t *program, psc_error_t *error)
         st = ps_listening_split(all, sizes, n, &program->addresses, error);
     psc_free(all);
     psc_free(sizes);
+    return st;
+}
+
+/* Collective over the servers, whatever failed so far: all make checkpoints or none does, since
+ * each waits for the parts of the others. failed: the own options are not known. */
+static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_error_t *error)
+{
+    const char *own = failed ? "?" : program->arguments.checkpoints != NULL ? "+" : "-";
+    const uint32_t n = psp_mpi_job_n_servers(program->job);
+    size_t *sizes = psc_alloc_array(n, sizeof *sizes);
+    char *all = NULL;
+    uint32_t n_with = 0, n_without = 0;
+    PSC_BUG_ON(sizes == NULL); /* the others would wait for ever */
+    psc_status_t st = psp_mpi_job_gather(program->job, own, 1, &all, sizes, error);
+    for (uint32_t i = 0; st == PSC_OK && i < n; i++) {
+        n_with += all[i] == '+';
+        n_without += all[i] == '-';
+    }
+    psc_free(all);
+    psc_free(sizes);
+    if (st == PSC_OK && n_with != 0 && n_without != 0)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "%" PRIu32 " of %" PRIu32 " servers have --checkpoints: give it to all "
+                           "of them, or to none",
+                           n_with, n);
     return st;
 }
 
@@ -366,13 +395,14 @@ static psc_status_t serve(program_t *program)
     int32_t rank = (int32_t)psp_mpi_job_rank(program->job);
     psc_error_t error = PSC_ERROR_INIT;
     psc_status_t st = PSC_OK;
-    if (psp_mpi_job_n_workers(program->job) == 0)
-        st = ps_stop_signals_watch(program->server, &program->watch, &error);
+    const bool alone = psp_mpi_job_n_workers(program->job) == 0;
+    if (alone || program->arguments.checkpoints != NULL)
+        st = ps_signals_watch(program->server, alone, &program->watch, &error);
     if (st == PSC_OK)
         st = ps_server_run(program->server, program->transport, &error);
     if (st != PSC_OK)
         fail(program, &error);
-    ps_stop_signals_unwatch(program->watch);
+    ps_signals_unwatch(program->watch);
     remove_port_file(program);
     psc_status_t worst = psc_status_from_number(ps_server_worst_status(program->server));
     const uint32_t n_lost = ps_server_lost(program->server);
@@ -455,8 +485,13 @@ static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
         log_start(program);
         st = open_transports(program, error);
     }
-    psc_error_t gathering = PSC_ERROR_INIT;
+    psc_error_t gathering = PSC_ERROR_INIT, comparing = PSC_ERROR_INIT;
     psc_status_t gathered = learn_addresses(program, &gathering);
+    const psc_status_t compared = compare_checkpoints(program, st != PSC_OK, &comparing);
+    if (gathered == PSC_OK && compared != PSC_OK) {
+        gathered = compared;
+        gathering = comparing;
+    }
     if (st == PSC_OK && gathered != PSC_OK) {
         st = gathered;
         *error = gathering;
@@ -482,7 +517,7 @@ int main(int argc, char *argv[])
     if (st == PSC_OK && parsed == PSC_PARSE_EXIT)
         return psc_output_end(EXIT_SUCCESS);
     psc_log_set_level(level);
-    ignore_signals(program.arguments.listen != NULL);
+    put_signals_off(&program.arguments);
     if (st == PSC_OK && program.arguments.listen != NULL && !ps_is_rank())
         return (int)ps_alone_run(&program.arguments);
     program.start =

@@ -160,8 +160,20 @@ static const psc_option_t options[] = {
      .environment = "EMBPS_CHECKPOINTS",
      .help = "Checkpoints are made in DIR, which all servers must see; it is made where its parent "
              "exists. A run that is started again with the same DIR goes on from the newest one, "
-             "and takes over the --data of the run before. Servers without workers make one when "
-             "they end."},
+             "and takes over the --data of the run before. Servers make one when they get SIGUSR1, "
+             "which mpirun passes on, while they serve; those without workers also when they end. "
+             "Give it to all servers of a job."},
+    {.name = "checkpoint-every",
+     .argument = "SECONDS",
+     .type = PSC_OPTION_DOUBLE,
+     .offset = offsetof(ps_server_arguments_t, checkpoint_every_s),
+     .min = 0,
+     .max = 1e9,
+     .default_value = "0",
+     .environment = "EMBPS_CHECKPOINT_EVERY",
+     .help = "Servers make a checkpoint by themselves so long after they began the last one, while "
+             "they serve; of several the first one's SECONDS count. 0: never. One that fails is "
+             "logged, and so is one that was due while a client was making its own."},
     {.name = "keep",
      .argument = "N",
      .type = PSC_OPTION_U64,
@@ -206,11 +218,15 @@ const psc_command_t ps_server_command = {
         "and "
         "leaves when all workers have left. Its exit status is the worst one of the workers, or "
         "that of a peer that is gone when workers were lost and the others ended well. "
-        "SIGTERM "
-        "and SIGINT are left to the workers, which stop and let the servers end in order.\n\n"
+        "SIGTERM and SIGINT, and SIGUSR2 to mpirun, which passes it on without a limit of time, "
+        "are "
+        "left to the workers, which stop and let the servers end in order. SIGUSR1 asks servers "
+        "with "
+        "--checkpoints for a checkpoint: to mpirun, or to any one of them.\n\n"
         "With --listen there need not be workers, nor mpirun:\n\n"
         "    embps-server --data DIR --listen 127.0.0.1:50051\n\n"
-        "serves processes that come by gRPC, until SIGTERM.",
+        "serves processes that come by gRPC, until SIGTERM. Several servers of that kind make one "
+        "job (mpirun -n 3 embps-server ... --listen ...), which SIGUSR2 to mpirun ends in order.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = NULL,
@@ -248,6 +264,9 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         strcmp(arguments.resume, "none") != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--resume %s: in which folder? See --checkpoints", arguments.resume);
+    if (arguments.checkpoints == NULL && arguments.checkpoint_every_s != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--checkpoint-every is of use with --checkpoints alone");
     const bool tls = arguments.tls_cert != NULL;
     if (tls != (arguments.tls_key != NULL) || (arguments.tls_client_ca != NULL && !tls) ||
         (tls && arguments.listen == NULL))

@@ -27,6 +27,7 @@ typedef struct ps_server_arguments {
     double lease_s;                                 /* --lease */
     const char *checkpoints;                        /* --checkpoints; NULL: none */
     uint64_t keep;                                  /* --keep */
+    double checkpoint_every_s;                      /* --checkpoint-every; 0: never */
     const char *resume;                             /* --resume */
 } ps_server_arguments_t;
 

@@ -40,7 +40,7 @@ static ps_round_place_t place(void *context, bool leaving)
     uint64_t bytes;
     const ps_saver_phase_t phase = ps_saver_look(shard, &result, &name, &bytes);
     if (phase == PS_SAVER_IDLE)
-        return PS_ROUND_FREE;
+        return ps_saver_may_cut(shard) ? PS_ROUND_FREE : PS_ROUND_WAIT;
     if (phase == PS_SAVER_ABANDONING)
         return PS_ROUND_WAIT;
     if (phase == PS_SAVER_SAVED && (leaving || ps_saver_is_orphan(shard))) {

@@ -66,7 +66,7 @@ static psc_status_t begin(ps_shard_t *shard, const ps_session_t *session, ps_req
         ps_saver_abandon(shard); /* begun and left; the request is tried again when that is over */
         return wait(request);
     }
-    if (saver->phase == PS_SAVER_ABANDONING || saver->own)
+    if (saver->phase == PS_SAVER_ABANDONING || saver->own || !ps_saver_may_cut(shard))
         return wait(request);
     psc_status_t st = ps_saver_begin(shard, asked->name, session->id, error);
     if (st == PSC_NO_MEMORY)

@@ -47,6 +47,11 @@ void ps_saver_clear(ps_shard_t *shard)
     psc_free(shard->saver.read.room);
 }
 
+bool ps_saver_may_cut(const ps_shard_t *shard)
+{
+    return !shard->summing;
+}
+
 /* From within the cut. */
 static void write_piece(void *context, ps_cut_piece_t *piece)
 {

@@ -96,10 +96,14 @@ typedef struct ps_saver {
 
 void ps_saver_clear(struct ps_shard *shard);
 
+/* Whether this is a moment to cut at: not in the middle of a clock that is being applied, which is
+ * over soon. */
+bool ps_saver_may_cut(const struct ps_shard *shard);
+
 /*
- * Cuts now. name: "" at the first server. session: 0 for the server itself, which then has the
- * saver until ps_saver_release. Errors: UNSUPPORTED (no --checkpoints), BUSY (another one is under
- * way), INVALID_ARGUMENT (does not fit into memory), NO_MEMORY.
+ * Cuts now (ps_saver_may_cut). name: "" at the first server. session: 0 for the server itself,
+ * which then has the saver until ps_saver_release. Errors: UNSUPPORTED (no --checkpoints), BUSY
+ * (another one is under way), INVALID_ARGUMENT (does not fit into memory), NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t ps_saver_begin(struct ps_shard *shard, const char *name,
                                            uint64_t session, psc_error_t *error);

@@ -179,7 +179,7 @@ end_two TERM
 serve_two
 says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
 "$build/tests/guest_main" push "$address" record 4 20 60000 || failed "no more rows"
-end_two USR1
+end_two USR2
 says 0 'whole' "$embps" checkpoint verify saved2
 [ "$(of_newest 'found["run"]')" = "$run" ] || failed "another run than $run"
 serve_two

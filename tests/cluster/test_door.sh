@@ -30,7 +30,7 @@ stop() # SIGNAL NAME
 }
 
 # Each signal, and IPv6 where there is some.
-for signal in TERM INT USR1; do
+for signal in TERM INT USR2; do
     start "by$signal" --listen 127.0.0.1:0
     stop "$signal" "by$signal"
 done

@@ -44,7 +44,7 @@ ask "$(sed -n 2p three.port)" streams >streams.log 2>&1 && grep -q 'streams are 
     failed "streams of three servers: $(cat streams.log)"
 ask "$(sed -n 3p three.port)" watched >watched.log 2>&1 && grep -q watched watched.log ||
     failed "a watch of three servers: $(cat watched.log)"
-kill -USR1 "$job"
+kill -USR2 "$job"
 code=0
 wait "$job" || code=$?
 job=

@@ -49,7 +49,7 @@ job=$!
 await 60 test -s three.port || { cat three.log; exit 1; }
 [ "$(sort -u three.port | wc -l)" = 3 ] || failed "three addresses: $(cat three.port)"
 ask "$(sed -n 2p three.port)" rows >rows.log 2>&1 && grep -q 'rows on 3 servers are right' rows.log || failed "rows on three servers: $(cat rows.log)"
-kill -USR1 "$job"
+kill -USR2 "$job"
 code=0
 wait "$job" || code=$?
 job=
@@ -64,6 +64,6 @@ make_text text 3000 500
 job=$!
 await 60 test -s job.port || { cat job.log; exit 1; }
 ask "$(sed -n 1p job.port)" rows >rows.log 2>&1 && grep -q 'rows on 2 servers are right' rows.log || failed "guests of a job: $(cat rows.log)"
-end_with_guest job "$(sed -n 2p job.port)" USR1 7
+end_with_guest job "$(sed -n 2p job.port)" USR2 7
 
 [ "$failures" = 0 ]

@@ -29,7 +29,7 @@ fi
 record() {
     printf '%s\t%s\n' "$1" "dummy" >"$EMBPS_STATUS_DIR/$role-$rank"
 }
-trap 'record 7; exit 7' USR1
+trap 'record 7; exit 7' USR2
 case "$role-$rank $*" in
 "worker-1 "*worker-killed*) kill -9 $$ ;;
 "worker-0 "*worker-fails*) record 41; exit 41 ;;

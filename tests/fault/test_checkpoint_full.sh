@@ -25,6 +25,9 @@ code=0
 "$embps" checkpoint "$address" >out 2>&1 || code=$?
 [ $code = 41 ] || failed "a checkpoint on a full disk ends with $code: $(cat out)"
 grep -q 'disk/saved.*No space left' out || failed "the disk is not named: $(cat out)"
+kill -USR1 "$job"
+await 60 grep -q 'warn.*checkpoint-0000000002 (asked for by a signal) was not made: .*disk/saved.*No space left' data.log ||
+    failed "a signal on a full disk: $(tail -n 3 data.log)"
 "$embps" checkpoint verify disk/saved >out 2>&1 || failed "the one before: $(cat out)"
 grep -q '^checkpoint-0000000001: whole$' out || failed "verify says: $(cat out)"
 "$build/tests/guest_main" push "$address" record 4 200 60000 || failed "the server does not go on"

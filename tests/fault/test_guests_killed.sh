@@ -65,7 +65,7 @@ trial() # SERVERS ROUNDS
     local g n pid round records=() stopped ended=0 end=TERM start=("$server") before=() warm=() now
     if [ "$1" != 1 ]; then
         start=(env --default-signal=INT "${bare[@]}" -n "$1" "$server")
-        end=USR1
+        end=USR2
     fi
     "${start[@]}" --listen 127.0.0.1:0 --port-file "$dir/port" --data "$dir/data" --memory 32M >log 2>&1 </dev/null &
     job=$!

@@ -13,13 +13,16 @@ static void stop_signals(sigset_t *set)
     (void)sigemptyset(set);
     (void)sigaddset(set, SIGINT);
     (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGUSR1); /* mpirun passes it on at once, so scripts/embps-run sends it */
+    (void)sigaddset(set, SIGUSR2); /* mpirun passes it on at once, so scripts/embps-run sends it */
 }
 
 void psw_stop_init(psw_stop_t *stop)
 {
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigset_t set;
     atomic_init(&stop->requested, false);
+    (void)sigemptyset(&ignore.sa_mask);
+    (void)sigaction(SIGUSR1, &ignore, NULL); /* mpirun passes it on: it is for the servers */
     stop_signals(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }

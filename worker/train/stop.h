@@ -1,8 +1,9 @@
 /*
  * The wish to stop: one flag that all threads of a program look at between batches.
  *
- * No signal handler: the program blocks SIGINT, SIGTERM and SIGUSR1 and asks whether one is
- * waiting, so that nothing global is needed and no call is cut off half done.
+ * No signal handler: the program blocks SIGINT, SIGTERM and SIGUSR2 and asks whether one is
+ * waiting, so that nothing global is needed and no call is cut off half done. SIGUSR1, which asks
+ * servers for a checkpoint, is ignored.
  */
 #ifndef WORKER_TRAIN_STOP_H
 #define WORKER_TRAIN_STOP_H
@@ -15,7 +16,8 @@ typedef struct psw_stop {
     atomic_bool requested;
 } psw_stop_t;
 
-/* Blocks these signals for this thread and those it starts. Call before threads start. */
+/* Blocks these signals for this thread and those it starts, and ignores SIGUSR1. Call before
+ * threads start. */
 void psw_stop_init(psw_stop_t *stop);
 
 /* Takes a waiting signal, if there is one. Any thread. Cost: a system call. */

@@ -72,11 +72,41 @@ static void who_is_of_another_machine_is_elsewhere_and_who_is_not_known_lives(vo
     expect_now(&self, PSC_PROCESS_LIVES);
 }
 
+static void whoever_started_the_group_is_known_through_one_in_between(void **unused)
+{
+    (void)unused;
+    int ends[2];
+    int32_t found[2] = {-1, -1};
+    assert_int_equal(pipe(ends), 0);
+    const pid_t leader = fork();
+    assert_true(leader >= 0);
+    if (leader == 0) {
+        if (setpgid(0, 0) != 0)
+            _exit(1);
+        found[0] = psc_process_group_parent();
+        const pid_t member = fork();
+        if (member == 0) {
+            found[1] = psc_process_group_parent();
+            _exit(write(ends[1], found, sizeof found) != (ssize_t)sizeof found);
+        }
+        (void)waitpid(member, NULL, 0);
+        _exit(member < 0);
+    }
+    int status = -1;
+    assert_int_equal(read(ends[0], found, sizeof found), sizeof found);
+    assert_int_equal(waitpid(leader, &status, 0), leader);
+    assert_int_equal(status, 0);
+    assert_int_equal(found[0], getpid());
+    assert_int_equal(found[1], getpid());
+    assert_int_equal(close(ends[0]) + close(ends[1]), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_child_is_seen_to_stop_to_go_on_and_to_end_by_a_signal),
         cmocka_unit_test(who_is_of_another_machine_is_elsewhere_and_who_is_not_known_lives),
+        cmocka_unit_test(whoever_started_the_group_is_known_through_one_in_between),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_PORT_FILE") + unsetenv("EMBPS_PLAIN_TEXT") + unsetenv("EMBPS_GUESTS") +
            unsetenv("EMBPS_LEASE") + unsetenv("EMBPS_TLS_CERT") + unsetenv("EMBPS_TLS_KEY") +
            unsetenv("EMBPS_TLS_CLIENT_CA") + unsetenv("EMBPS_CHECKPOINTS") +
-           unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME");
+           unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME") + unsetenv("EMBPS_CHECKPOINT_EVERY");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -62,6 +62,10 @@ static void takes_its_options_and_defaults(void **unused)
     assert_int_equal(arguments.direct, PS_DIRECT_ON);
     assert_int_equal(parse("--data=x --direct off", &arguments, &level, NULL), PSC_OK);
     assert_int_equal(arguments.direct, PS_DIRECT_OFF);
+    assert_true(arguments.checkpoint_every_s == 0);
+    assert_int_equal(
+        parse("--data=x --checkpoints c --checkpoint-every 0.5", &arguments, &level, NULL), PSC_OK);
+    assert_true(arguments.checkpoint_every_s == 0.5);
 }
 
 static void listens_only_when_told_to(void **unused)
@@ -102,6 +106,8 @@ static void refuses_what_cannot_be(void **unused)
         {"--data d --listen [::1]:0 --tls-client-ca c", "--tls-cert"},
         {"--data d --tls-cert c --tls-key k", "--listen"},
         {"--data d --listen [::1]:0 --guests 0", "guests"},
+        {"--data d --checkpoint-every 5", "--checkpoint-every is of use with --checkpoints"},
+        {"--data d --checkpoints c --checkpoint-every -1", "checkpoint-every"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ps_server_arguments_t arguments;

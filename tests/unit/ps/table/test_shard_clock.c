@@ -3,6 +3,7 @@
  * worked out by hand: the same bits for all.
  */
 #include "common/slots.h"
+#include "ps/table/saver.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/shard_fixture.h"
 #include "tests/support/test_seed.h"
@@ -327,6 +328,61 @@ a_repeated_synchronous_push_counts_once_and_one_of_another_clock_is_refused(void
     fixture_close(&f, true);
 }
 
+enum { WIDE = 1024, BLOCK = 32, BLOCKS = 100 };
+
+/* Pushes block number `block` of the wide table's rows, and takes the answer. */
+static void push_block(shard_fixture_t *f, uint32_t w, size_t block, bool synchronous)
+{
+    static const float rows[BLOCK * WIDE] = {1};
+    uint64_t ids[BLOCK];
+    psp_message_t reply;
+    for (size_t i = 0; i < BLOCK; i++)
+        ids[i] = block * BLOCK + i;
+    (void)fixture_push(f, w, NULL,
+                       (psp_push_t){.table = 1,
+                                    .table_epoch = 1,
+                                    .kind = PSP_PUSH_DELTA,
+                                    .synchronous = synchronous,
+                                    .dim = WIDE,
+                                    .n = BLOCK},
+                       ids, rows);
+    fixture_wait(f, &reply, NULL);
+    assert_int_equal(reply.reply.error.code, PSC_OK);
+}
+
+/* Sums of rows that lie on disk wait for them: a checkpoint, which would have a half of the clock,
+ * waits until all are applied. The shard has no writer, which is what it then says. */
+static void no_checkpoint_has_half_a_clock(void **state)
+{
+    (void)state;
+    static shard_fixture_t f;
+    psp_message_t reply;
+    fixture_open(&f, &(fixture_options_t){.memory_bytes = 8 << 20, .n_servers = 1, .n_workers = 2});
+    fixture_hello(&f, 0);
+    fixture_hello(&f, 1);
+    psp_open_table_t table = {.name = "t", .dim = WIDE, .init = "zeros", .optimizer = "sgd"};
+    assert_int_equal(fixture_open_table(&f, &table, NULL, NULL), PSC_OK);
+    for (size_t block = 0; block < BLOCKS; block++)
+        push_block(&f, 0, block, false);
+    for (size_t block = 0; ps_saver_may_cut(f.shard); block++) { /* until rows are not in memory */
+        assert_true(block < BLOCKS);
+        push_block(&f, 1, block, true);
+        for (uint32_t w = 0; w < 2; w++) {
+            psp_message_t clock = {.kind = PSP_CLOCK};
+            f.clock[w] = block + 1;
+            (void)fixture_send(&f, w, &clock);
+            assert_true(fixture_take(&f, &reply, NULL));
+        }
+    }
+    psp_message_t save = {.kind = PSP_CHECKPOINT, .u.checkpoint = {.step = PSP_CHECKPOINT_SAVE}};
+    (void)fixture_send(&f, 0, &save);
+    assert_false(fixture_take(&f, &reply, NULL));
+    fixture_wait(&f, &reply, NULL);
+    assert_int_equal(reply.reply.error.code, PSC_UNSUPPORTED);
+    assert_true(ps_saver_may_cut(f.shard));
+    fixture_close(&f, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +390,7 @@ int main(void)
         cmocka_unit_test(a_clock_of_a_worker_that_failed_counts_for_nothing),
         cmocka_unit_test(
             a_repeated_synchronous_push_counts_once_and_one_of_another_clock_is_refused),
+        cmocka_unit_test(no_checkpoint_has_half_a_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
