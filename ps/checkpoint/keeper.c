@@ -260,6 +260,19 @@ static psc_status_t make_folder(char *path, bool may_exist, psc_error_t *error)
     return st;
 }
 
+/* Of one of this name that was given up, and could not be removed then, this server's part goes. */
+static psc_status_t remove_leftovers(const ps_keeper_t *keeper, const char *name,
+                                     psc_error_t *error)
+{
+    struct stat found;
+    char *path = ps_keeper_path(keeper, name, NULL, false);
+    psc_status_t st = path == NULL ? no_memory(error) : PSC_OK;
+    if (st == PSC_OK && lstat(path, &found) == 0 && S_ISDIR(found.st_mode))
+        st = ps_place_remove(path, error);
+    psc_free(path);
+    return st;
+}
+
 psc_status_t ps_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
                              psc_error_t *error)
 {
@@ -272,6 +285,8 @@ psc_status_t ps_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX +
                              "a checkpoint has its name from the first server");
     if (st == PSC_OK && first)
         st = make_folder(ps_keeper_path(keeper, name, NULL, true), true, error);
+    if (st == PSC_OK)
+        st = remove_leftovers(keeper, name, error);
     if (st == PSC_OK)
         st = make_folder(ps_keeper_path(keeper, name, NULL, false), false, error);
     if (st == PSC_NOT_FOUND)
