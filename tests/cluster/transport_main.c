@@ -4,7 +4,7 @@
  * Modes:
  *   traffic  every worker sends every server numbered messages of many sizes, the server sends each
  *            back, and both sides check order and content; then one message over the limit
- *   jobs     cluster id, ranks, agree, gather (more than one chunk), barrier, a wake
+ *   jobs     cluster id, ranks, agree, gather (more than one chunk), notes, barrier, a wake
  *   flood    each side sends many large messages before it reads any: nothing may block
  *   abandon  endpoints are destroyed while messages are under way
  *   report   of ranks that fail together, or one later than another, one claims the report
@@ -274,6 +274,38 @@ static void check_gather(rank_t *r, size_t unit)
     psc_free(sizes);
 }
 
+enum { NOTES = 20 };
+
+/* Notes of two kinds at once: small ones to all, large ones to the first rank, each in order. */
+static void check_notes(rank_t *r)
+{
+    const uint32_t rank = psp_mpi_job_rank(r->job), size = psp_mpi_job_size(r->job);
+    static uint32_t note[PSP_MPI_NOTE_BYTES / sizeof(uint32_t)];
+    uint32_t n_small = 0, n_large = 0, from, number;
+    uint32_t *next = psc_alloc_zeroed(size, sizeof *next);
+    CHECK(next != NULL);
+    for (uint32_t i = 0; i < NOTES; i++) {
+        note[0] = i;
+        note[PSP_MPI_NOTE_BYTES / sizeof(uint32_t) - 1] = ~i;
+        CHECK(psp_mpi_job_send_note(r->job, PSP_MPI_TO_ALL, PSP_MPI_NOTE_LOSS, &rank, sizeof rank));
+        if (rank != 0)
+            CHECK(psp_mpi_job_send_note(r->job, 0, PSP_MPI_NOTE_ROUND, note, sizeof note));
+    }
+    while (n_small < (size - 1) * NOTES || (rank == 0 && n_large < (size - 1) * NOTES)) {
+        if (psp_mpi_job_take_note(r->job, PSP_MPI_NOTE_LOSS, &number, sizeof number, &from)) {
+            CHECK(from == number && from != rank);
+            n_small++;
+        }
+        if (psp_mpi_job_take_note(r->job, PSP_MPI_NOTE_ROUND, note, sizeof note, &from)) {
+            CHECK(rank == 0 && note[0] == next[from]++);
+            CHECK(note[PSP_MPI_NOTE_BYTES / sizeof(uint32_t) - 1] == ~note[0]);
+            n_large++;
+        }
+    }
+    CHECK(n_small == (size - 1) * NOTES && (rank != 0 || n_large == n_small));
+    psc_free(next);
+}
+
 static void *wake_later(void *transport)
 {
     psc_clock_sleep_us(2000);
@@ -309,6 +341,7 @@ static void jobs(rank_t *r)
     check_gather(r, 0);
     check_gather(r, 1000);
     check_gather(r, (size_t)40 << 20);
+    check_notes(r);
     check_wake(r);
     psp_mpi_job_barrier(r->job);
 }
