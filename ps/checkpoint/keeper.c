@@ -35,6 +35,7 @@
 
 #define NAME_BEGINS "checkpoint-"
 #define LINEAGE_BYTES ((size_t)64)
+#define LINEAGE_TRIES 3
 
 struct ps_keeper {
     ps_keeper_options_t options;
@@ -95,8 +96,11 @@ static psc_status_t find_lineage(ps_keeper_t *keeper, psc_error_t *error)
     if (path == NULL)
         return no_memory(error);
     psc_status_t st = PSC_OK;
-    if (access(path, F_OK) != 0)
+    for (int tries = 0; st == PSC_OK && access(path, F_OK) != 0; tries++) {
         st = make_lineage(keeper, path, error);
+        if (st == PSC_NOT_FOUND && tries < LINEAGE_TRIES)
+            st = PSC_OK; /* the first server, which starts just now, took it for a leftover */
+    }
     if (st == PSC_OK)
         st = read_lineage(path, &keeper->lineage, error);
     psc_free(path);

@@ -20,6 +20,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -394,6 +395,59 @@ static void only_constant_files_are_linked(void **state)
     assert_int_equal(ps_place_remove(to, NULL), PSC_OK);
 }
 
+enum { STARTS = 200, STARTING = 3 };
+
+typedef struct starter {
+    pthread_t thread;
+    pthread_barrier_t *together;
+    ps_keeper_options_t options;
+    psc_status_t st;
+    psc_error_t error;
+    uint64_t lineage;
+} starter_t;
+
+static void *start_keeper(void *context)
+{
+    starter_t *starter = context;
+    ps_keeper_t *keeper = NULL;
+    (void)pthread_barrier_wait(starter->together);
+    starter->st = ps_keeper_open(&starter->options, &keeper, &starter->error);
+    if (starter->st == PSC_OK)
+        starter->lineage = ps_keeper_lineage(keeper);
+    ps_keeper_close(keeper);
+    return NULL;
+}
+
+/* Also when the first one cleans up while another one is making its lineage. */
+static void servers_that_start_at_once_in_a_new_folder_find_one_lineage(void **state)
+{
+    const made_t *made = *state;
+    pthread_barrier_t together;
+    assert_int_equal(pthread_barrier_init(&together, NULL, STARTING), 0);
+    for (unsigned start = 0; start < STARTS; start++) {
+        char name[32], folder[300];
+        starter_t starters[STARTING];
+        (void)snprintf(name, sizeof name, "start-%u", start);
+        (void)test_path(folder, sizeof folder, made->folder, name);
+        for (uint32_t i = 0; i < STARTING; i++) {
+            starters[i] = (starter_t){
+                .together = &together,
+                .options = {.folder = folder, .rank = i, .n_servers = STARTING, .cluster = 1}};
+            assert_int_equal(pthread_create(&starters[i].thread, NULL, start_keeper, &starters[i]),
+                             0);
+        }
+        for (uint32_t i = 0; i < STARTING; i++)
+            assert_int_equal(pthread_join(starters[i].thread, NULL), 0);
+        for (uint32_t i = 0; i < STARTING; i++) {
+            if (starters[i].st != PSC_OK)
+                fail_msg("start %u, server %u: %s", start, (unsigned)i, starters[i].error.message);
+            assert_true(starters[i].lineage == starters[0].lineage);
+        }
+        assert_int_equal(ps_place_remove(folder, NULL), PSC_OK);
+    }
+    assert_int_equal(pthread_barrier_destroy(&together), 0);
+}
+
 int main(int argc, char *argv[])
 {
     if (argc == 5) /* started by a test */
@@ -405,6 +459,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(what_to_resume_is_looked_at),
         cmocka_unit_test(what_a_crash_left_goes_and_old_checkpoints_too),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_named),
+        cmocka_unit_test(servers_that_start_at_once_in_a_new_folder_find_one_lineage),
         cmocka_unit_test(only_constant_files_are_linked),
         /* The last: a server of one makes a checkpoint of its own at its end. */
         cmocka_unit_test(a_kill_in_the_middle_is_begun_again_by_the_next_start),
