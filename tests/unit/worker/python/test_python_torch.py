@@ -5,6 +5,7 @@ import copy
 import gc
 import inspect
 import pathlib
+import pickle
 import sys
 import unittest
 import weakref
@@ -203,6 +204,80 @@ class Gradients(Case):
             self.step()
             for optimizer in self.optimizers:
                 optimizer.zero_grad(set_to_none=set_to_none)
+
+    def test_a_gradient_of_zeros_is_a_step_as_any_other(self):
+        words = torch.arange(WORDS)  # all of them: momentum moves every row of torch.nn's
+        for name, kind, arguments in (("adam", torch.optim.SparseAdam, {}), ("adagrad", torch.optim.Adagrad, {}),
+                                      (("momentum", 0.9), torch.optim.SGD, {"momentum": 0.9})):
+            plain = nn.Embedding(WORDS, DIM, sparse=kind is torch.optim.SparseAdam)
+            ours = self.ours(plain, optimizer=name)
+            optimizers = kind(plain.parameters(), lr=0.1, **arguments), embps.torch.Optimizer(ours.parameters(), 0.1)
+            weights = torch.rand(WORDS, DIM)
+            for factor in (1, 0, 0, 1, None, 0, 1):
+                for optimizer, embedding in zip(optimizers, (plain, ours)):
+                    # in both its ways, and without a pass behind it, which SparseAdam counts as a step of no row
+                    optimizer.zero_grad(set_to_none=factor == 0 or kind is not torch.optim.SparseAdam)
+                    if factor is not None:
+                        (embedding(words) * weights * factor).sum().backward()
+                        nn.utils.clip_grad_norm_(ours.parameters(), 1e6)  # writes to it
+                    optimizer.step()
+                self.assert_close(ours.dense(), plain.weight)
+
+    def test_modules_on_one_table_make_one_step_of_their_sum(self):
+        for name, kind in (("adam", torch.optim.SparseAdam), ("sgd", torch.optim.SGD)):
+            plain = nn.Embedding(WORDS, DIM, sparse=name == "adam")
+            first = self.ours(plain, optimizer=name)
+            modules = [first, embps.torch.Embedding(WORDS, DIM, padding_idx=0, table=first.table),
+                       embps.torch.EmbeddingBag(WORDS, DIM, mode="sum", client=self.client, name=first.table.name,
+                                                optimizer=name)]
+            parameters = [module.weight for module in modules]
+            optimizers = (kind(plain.parameters(), 0.1), embps.torch.Optimizer(
+                [{"params": parameters[:2]}, {"params": parameters[2:]}], 0.1))
+            for step in range(4):
+                words = torch.randint(1, WORDS, (3, 4, 5))
+                used = ((0, 1, 2), (1, 2), (2,), (0,))[step]  # some rest in a step
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                for at in used:
+                    for embedding in (plain, modules[at]):
+                        out = embedding(words[at])
+                        if at == 2 and embedding is plain:
+                            out = out.sum(1)  # the bags
+                        (out ** 2 * (at + 1)).sum().backward()
+                optimizers[1].synchronize()
+                norms = []
+                if name == "sgd":
+                    norms = [nn.utils.clip_grad_norm_(each, 0.5) for each in (plain.parameters(), parameters)]
+                for optimizer in optimizers:
+                    optimizer.step()
+                self.assertEqual([norm for norm in norms if abs(norm - norms[0]) > 1e-4 * norms[0]], [])
+                self.assert_close(first.dense(), plain.weight)
+            optimizers[1].param_groups[1]["lr"] = 0.2
+            with self.assertRaisesRegex(ValueError, f"^lr: .*'{first.table.name}'.* rates 0.1, 0.1, 0.2"):
+                optimizers[1].step()
+
+    def test_nothing_is_sent_where_one_table_has_a_gradient_that_is_not_finite(self):
+        other = self.ours(nn.Embedding(WORDS, DIM))
+        before = self.embedding.dense()
+        optimizer = embps.torch.Optimizer([self.embedding.weight, other.weight], 0.5)
+        self.embedding(torch.tensor([1])).sum().backward()
+        (other(torch.tensor([2, 7])) * torch.tensor([[1.0], [float("nan")]])).sum().backward()
+        with self.assertRaisesRegex(embps.InvalidArgument, f"row 7 of the table '{other.table.name}'") as caught:
+            optimizer.step()
+        self.assertEqual(caught.exception.row_id, 7)
+        self.assertTrue(torch.equal(self.embedding.dense(), before))
+        self.assertEqual(len(optimizer.state), 0)
+
+    def test_options_of_groups_that_are_the_tables_are_refused_and_optimizers_are_not_copied(self):
+        for name, given in (("weight_decay", 0.1), ("momentum", 0.9), ("betas", (0.9, 0.99)), ("eps", 1e-8),
+                            ("nesterov", True)):
+            with self.assertRaisesRegex(ValueError, f"^{name}: .*table.*l2="):
+                embps.torch.Optimizer([{"params": [self.embedding.weight], name: given}], 0.1)
+        optimizer = embps.torch.Optimizer([{"params": [self.embedding.weight], "weight_decay": 0.0, "nesterov": False,
+                                            "name": "rows"}], 0.1)
+        for copies in (copy.deepcopy, copy.copy, pickle.dumps):
+            with self.assertRaisesRegex(TypeError, "state_dict"):
+                copies(optimizer)
 
     def test_scaled_gradients_are_unscaled_in_place_and_may_be_skipped(self):
         # GradScaler's own steps, which it makes on GPUs alone in PyTorch 1.13.
@@ -437,6 +512,50 @@ class Modules(Case):
                 ours.weight = other
         self.assertIs(ours.weight, ours.rows.parameter)
 
+    def test_what_reads_or_writes_weight_as_if_it_held_rows_is_told_what_does(self):
+        ours = self.ours(nn.Embedding(WORDS, DIM))
+        before, linear = ours.dense(), nn.Linear(DIM, WORDS)
+
+        def assign_data(rows):
+            ours.weight.data = rows
+
+        def tie():
+            linear.weight = ours.weight
+            linear(torch.ones(1, DIM))
+        for step in range(2):  # before there is a gradient and after
+            weight = ours.weight
+            for call in (lambda: nn.init.normal_(weight), lambda: nn.init.xavier_uniform_(weight), lambda: nn.init.zeros_(weight),
+                         lambda: weight.data.uniform_(), lambda: weight.data.clone(), weight.clone, weight.norm,
+                         lambda: assign_data(torch.ones(WORDS, DIM)), lambda: assign_data(weight.grad), tie,
+                         lambda: sum(p.pow(2).sum() for p in ours.parameters()), lambda: torch.norm(weight),
+                         lambda: weight * 2, lambda: 2 * weight, lambda: weight[1], lambda: weight == weight, weight.detach,
+                         lambda: weight.copy_(before), lambda: weight.T, weight.t, weight.numpy, weight.tolist,
+                         weight.cpu, lambda: np.asarray(weight), lambda: torch.cat([before, weight]), weight.sum,
+                         lambda: nn.functional.embedding(torch.tensor([1]), weight),
+                         lambda: nn.utils.parameters_to_vector(ours.parameters())):
+                with self.assertRaisesRegex(RuntimeError, "'table 1'.*dense.*load.*init=.*TiedLinear.*l2="):
+                    call()
+            for add in (weight.register_hook, getattr(weight, "register_post_accumulate_grad_hook", weight.register_hook)):
+                with self.assertRaisesRegex(RuntimeError, "'table 1'.*never be called.*weight.grad"):
+                    add(lambda grad: grad)
+            for copies in (copy.deepcopy, pickle.dumps):
+                with self.assertRaisesRegex(TypeError, "'table 1'.*cannot be copied"):
+                    copies(weight)
+            self.assertRegex(repr(weight), "table 'table 1'")
+            ours(torch.tensor([1, 2])).sum().backward()
+        self.assertTrue(torch.equal(ours.dense(), before))
+        # What programs do with all parameters of a model.
+        for name, parameter in ours.named_parameters():
+            self.assertEqual((name, parameter.device.type, parameter.dim(), parameter.is_floating_point()),
+                             ("weight", "cpu", 2, True))
+            self.assertEqual(parameter.numel(), 2 * DIM)
+            self.assertIn(parameter, {parameter})
+            self.assertTrue(torch.equal(copy.deepcopy(parameter.grad), parameter.grad))
+        for same in (ours.double(), ours.to("cpu"), ours.float(), ours.share_memory(), ours.requires_grad_(True)):
+            self.assertTrue(torch.equal(same.weight.grad, torch.full((2, DIM), 2.0)))
+        embps.torch.Optimizer(ours.parameters(), 1.0).step()
+        self.assert_close(ours.dense()[1], before[1] - 2)
+
     def test_what_has_no_rows_is_refused(self):
         plain = nn.Embedding(WORDS, DIM)
         ours = self.ours(plain)
@@ -499,6 +618,11 @@ class State(Case):
             dense = model.state_dict()
         self.assertTrue(torch.equal(dense["embedding.weight"], plain.weight))
         self.assertEqual(set(dense), set(Classifier(nn.Embedding(WORDS, DIM)).state_dict()))
+        self.assertNotIn("embedding.weight", model.state_dict())
+        with embps.torch.dense_rows(model):
+            with embps.torch.dense_rows(model.embedding):
+                pass
+            self.assertEqual(set(model.state_dict()), set(dense))
         self.assertNotIn("embedding.weight", model.state_dict())
 
         other = Classifier(self.ours(nn.Embedding(WORDS, DIM)))

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from ..arguments import number, real
 from ..client import Client, Table
-from .rows import TableParameter, TableRows
+from .parameter import TableParameter
+from .rows import TableRows
 
 IDS_MAX = 2**63  # that a tensor can name
 
@@ -34,12 +35,12 @@ def dense_rows(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
     """
     modules = [module for module in model.modules() if isinstance(module, _TableModule)]
     for module in modules:
-        module.dense_state = True
+        module.dense_states += 1
     try:
         yield model
     finally:
         for module in modules:
-            module.dense_state = False
+            module.dense_states -= 1
 
 
 def _check_integers(name: str, given: Any) -> None:
@@ -93,7 +94,7 @@ class _TableModule(torch.nn.Module):
         self.padding_idx = padding_idx
         self.max_norm, self.norm_type = max_norm, norm_type
         self.scale_grad_by_freq = scale_grad_by_freq
-        self.dense_state = False
+        self.dense_states = 0  # blocks of dense_rows that it is in
         if (table is None) == (client is None or name is None):
             raise ValueError("either table, or client and name, are wanted")
         for argument, given, kind in (("table", table, Table), ("client", client, Client)):
@@ -156,9 +157,9 @@ class _TableModule(torch.nn.Module):
 
     def prefetch(self, input: Tensor) -> None:
         """Asks for the rows of the next batch now, so that they come while this one is computed. A
-        forward pass with the same ids then has them; rows that this process pushes in between are read
-        again, so the values are the same as without (what other processes push in between comes with
-        the next pull)."""
+        forward pass with the same ids then has them; rows that this client changes in between, by whatever
+        module, optimizer or call of a table, are read again, so the values are the same as without (what
+        others push in between comes with the next pull)."""
         self.rows.pull_ahead(self._distinct(input)[0])
 
     # State
@@ -213,7 +214,7 @@ class _TableModule(torch.nn.Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         del destination[prefix + "weight"]
-        if self.dense_state:  # as torch.nn's, which takes no key that it does not know
+        if self.dense_states > 0:  # as torch.nn's, which takes no key that it does not know
             destination[prefix + "weight"] = self.dense()
             del destination[prefix + "_extra_state"]
 

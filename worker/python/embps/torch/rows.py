@@ -1,18 +1,18 @@
 """The rows of one table as PyTorch sees them: a parameter that stands for them, and its gradient.
 
-A table is larger than a tensor may be, so the parameter holds no rows. What it has is a gradient:
-after a backward pass `parameter.grad` is a plain dense tensor [U, D], one row for each id that the
-passes since the last zero_grad touched, and TableRows.ids says which. So clipping, scaling and
-accumulation work on it as on any other, with the norm that the whole table's gradient has. So it is
-among the parameters of its model, and only an optimizer has to know that it is no other: one of
-PyTorch's is refused when it is made. Its data is one zero seen as [U, D], which cannot be written to.
+The parameter holds no rows (parameter.py). What it has is a gradient: after a backward pass
+`parameter.grad` is a dense tensor [U, D], one row for each id that the passes since the last zero_grad
+touched, and TableRows says which. So clipping, scaling and accumulation work on it as on any other,
+with the norm that the whole table's gradient has. A row whose gradient is zero is one of them.
+
+A gradient that is taken away before an optimizer has used it is counted: processes that train together
+must do so alike (optimizer.py).
 
 Backward passes may run on several threads (one a device); a lock guards ids and gradient together.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 import weakref
 from typing import Any, Callable, Optional
@@ -24,6 +24,7 @@ from torch import Tensor
 from ..client import Table
 from ..errors import InvalidArgument
 from ..requests import Future
+from .parameter import RowGradient, TableParameter
 
 CHUNK_FLOATS = 1 << 22  # of rows that are read or written in one call by loads and exports
 AHEAD_MAX = 8  # pulls ahead that are kept
@@ -44,37 +45,6 @@ class _Lookup(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> Any:  # type: ignore[override]
         ctx.collect(grad)
         return None, None, None
-
-
-class TableParameter(torch.nn.Parameter):
-    """What stands for a table in a model; rows: the TableRows that it is of."""
-
-    embps_rows: TableRows
-
-    @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What PyTorch does with it. What cannot go well is refused where it begins, which shows by who
-        asks: an optimizer whether a parameter is a leaf; DistributedDataParallel for the values, to send
-        them to all processes, unless ignore_in_ddp has told it not to."""
-        if func == _IS_LEAF:
-            asks = sys._getframe(1).f_locals.get("self")
-            if isinstance(asks, torch.optim.Optimizer) and not hasattr(asks, "trains_tables"):
-                raise ValueError(f"{type(asks).__name__} cannot train {_named(args[0])}: give its parameter to "
-                                 "embps.torch.Optimizer, and the others to this one (dense, tables = "
-                                 "embps.torch.split_parameters(model))")
-        elif func == torch.Tensor.detach:
-            if sys._getframe(1).f_globals.get("__name__") == "torch.distributed.utils":
-                raise ValueError(f"torch.distributed cannot keep copies of {_named(args[0])} in all processes: "
-                                 "DistributedDataParallel(embps.torch.ignore_in_ddp(model)) leaves it alone, and "
-                                 "embps.torch.Optimizer averages its gradient")
-        return super().__torch_function__(func, types, args, kwargs or {})
-
-
-_IS_LEAF = torch.Tensor.is_leaf.__get__  # type: ignore[attr-defined]
-
-
-def _named(parameter: TableParameter) -> str:
-    return f"the table {parameter.embps_rows.table.name!r}, whose rows are on servers"
 
 
 class _Ahead:
@@ -104,6 +74,8 @@ class TableRows:
         self.parameter.embps_rows = self
         self.skip_id: Optional[int] = None  # its gradient is dropped
         self._ids = torch.empty(0, dtype=torch.int64)  # guarded by _lock; of parameter.grad
+        self._unused = False  # guarded by _lock; there was a gradient since the last step
+        self._dropped = 0  # guarded by _lock; gradients that were taken away unused
         self._lock = threading.Lock()
         self._ahead: list[_Ahead] = []  # guarded by _ahead_lock
         self._ahead_lock = threading.Lock()
@@ -203,6 +175,7 @@ class TableRows:
                 kept = ids != self.skip_id
                 ids, grad = ids[kept], grad[kept.to(grad.device)]
             with self._lock:
+                self._count_dropped()
                 old = self._gradient()
                 if old is not None:
                     ids, grad = sum_rows([old[0], ids], [old[1], grad])
@@ -216,24 +189,52 @@ class TableRows:
         with self._lock:
             return self._gradient()
 
-    def set_gradient(self, ids: Tensor, grad: Tensor) -> None:
-        """Replaces what was collected."""
+    def set_gradient(self, ids: Tensor, grad: Tensor, common: bool = False) -> None:
+        """Replaces what was collected. common: it is that of all processes."""
         with self._lock, torch.no_grad():
-            self._set_gradient(ids, grad)
+            self._set_gradient(ids, grad, common)
+
+    def take_gradient(self) -> Optional[tuple[Tensor, Tensor]]:
+        """gradient(), and then there is none: another parameter has it."""
+        with self._lock:
+            found = self._gradient()
+            self.parameter.grad = None
+            self._unused = False
+            return found
+
+    def dropped(self) -> int:
+        """How many gradients were taken away unused, since this was asked or a step was made."""
+        with self._lock:
+            self._count_dropped()
+            count, self._dropped = self._dropped, 0
+            return count
+
+    def used(self) -> None:
+        """An optimizer has made its step with what was collected."""
+        with self._lock:
+            self._unused, self._dropped = False, 0
+
+    def _count_dropped(self) -> None:
+        if self._unused and self._gradient() is None:
+            self._dropped += 1
+            self._unused = False
 
     def _gradient(self) -> Optional[tuple[Tensor, Tensor]]:
         grad = self.parameter.grad
-        # zero_grad either takes the gradient away or fills it with zeros.
-        if grad is None or len(grad) != len(self._ids) or not grad.any():
+        # zero_grad takes the gradient away or fills it with zeros.
+        if grad is None or len(grad) != len(self._ids) or (getattr(grad, "forgotten", False) and not grad.any()):
             return None
         return self._ids, grad
 
-    def _set_gradient(self, ids: Tensor, grad: Tensor) -> None:
+    def _set_gradient(self, ids: Tensor, grad: Tensor, common: bool = False) -> None:
         like = self.parameter
-        self._ids = ids
-        like.grad = None
-        like.data = torch.zeros(1, 1, dtype=like.dtype, device=like.device).expand(len(ids), self.table.dim)
-        like.grad = grad.to(dtype=like.dtype, device=like.device)
+        self._ids, self._unused = ids, True
+        collected = grad.to(dtype=like.dtype, device=like.device).as_subclass(RowGradient)
+        collected.common = common
+        with torch._C.DisableTorchFunction():  # type: ignore[attr-defined]
+            like.grad = None
+            like.data = torch.zeros(1, 1, dtype=like.dtype, device=like.device).expand(len(ids), self.table.dim)
+            like.grad = collected
 
 
 def sum_rows(ids: list[Tensor], grads: list[Tensor]) -> tuple[Tensor, Tensor]:
