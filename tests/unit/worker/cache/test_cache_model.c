@@ -411,7 +411,7 @@ static void run(uint32_t staleness, uint32_t flush, bool exact)
 {
     static world_t w;
     start(&w, staleness, flush, exact);
-    for (int step = 0; step < 12000; step++) {
+    for (int step = 0; step < 20000; step++) {
         switch (test_below(&w.random, 16)) {
         case 0:
         case 1:
