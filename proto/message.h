@@ -116,7 +116,9 @@ typedef struct psp_reply_header {
 
 typedef struct psp_hello {
     uint32_t worker;
-    uint32_t n_workers; /* 0: a guest */
+    uint32_t n_workers;     /* 0: a guest */
+    size_t n_former;        /* sessions of a guest that this one takes the place of */
+    const uint64_t *former; /* [n_former]; when unpacked: in the scratch */
 } psp_hello_t;
 
 typedef struct psp_hello_reply {
@@ -133,6 +135,10 @@ typedef struct psp_hello_reply {
     size_t n_addresses;          /* 0 or n_servers */
     /* "HOST:PORT" by server, at most PSP_NAME_MAX bytes each; when unpacked: in the scratch */
     const char *const *addresses;
+    size_t n_counted; /* 0, or how many former sessions were told */
+    /* [n_counted]: 1 + the sequence of the last push of each that counts; 0: not known. When
+     * unpacked: in the scratch */
+    const uint64_t *counted;
 } psp_hello_reply_t;
 
 typedef struct psp_open_table {

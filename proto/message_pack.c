@@ -310,6 +310,8 @@ static psc_status_t pack_hello(psp_pool_t *pool, const psp_message_t *message,
     to.header = &head;
     to.worker = message->u.hello.worker;
     to.n_workers = message->u.hello.n_workers;
+    to.n_former_sessions = message->u.hello.n_former;
+    to.former_sessions = (uint64_t *)(uintptr_t)message->u.hello.former;
     return pack_small(pool, PSP_HELLO, &to.base, buffer_out, error);
 }
 
@@ -339,6 +341,8 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
     }
     to.n_addresses = from->n_addresses;
     to.addresses = (char **)from->addresses;
+    to.n_former_counted = from->n_counted;
+    to.former_counted = (uint64_t *)(uintptr_t)from->counted;
     size_t owners_bytes = from->slot_owners != NULL ? PSC_SLOT_COUNT * sizeof(uint16_t) : 0;
     psp_bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
     return psp_pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);

@@ -206,7 +206,12 @@ static psc_status_t read_hello(const psp_unpacker_t *u, const Embps__V1__HelloRe
 {
     if (from->worker >= from->n_workers && from->n_workers != 0)
         return psp_unpack_refuse_number(u, "worker rank", from->worker);
-    *to = (psp_hello_t){.worker = from->worker, .n_workers = from->n_workers};
+    if (from->n_former_sessions > PSC_MAX_SERVERS)
+        return psp_unpack_refuse_number(u, "number of former sessions", from->n_former_sessions);
+    *to = (psp_hello_t){.worker = from->worker,
+                        .n_workers = from->n_workers,
+                        .n_former = from->n_former_sessions,
+                        .former = from->former_sessions};
     return PSC_OK;
 }
 
@@ -241,6 +246,8 @@ static psc_status_t read_hello_reply(const psp_unpacker_t *u, const Embps__V1__H
         .lease_ms = from->lease_ms,
         .n_addresses = from->n_addresses,
         .addresses = (const char *const *)from->addresses,
+        .n_counted = from->n_former_counted,
+        .counted = from->former_counted,
     };
     memcpy(to->host, from->host, host_length + 1);
     return PSC_OK;

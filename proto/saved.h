@@ -37,6 +37,7 @@ typedef Embps__Checkpoint__V1__PartFile psp_saved_part_file_t;
 typedef Embps__Checkpoint__V1__File psp_saved_file_t;
 typedef Embps__Checkpoint__V1__Table psp_saved_table_t;
 typedef Embps__Checkpoint__V1__Session psp_saved_session_t;
+typedef Embps__Checkpoint__V1__MovedSession psp_saved_moved_t;
 typedef Embps__Checkpoint__V1__Counter psp_saved_counter_t;
 
 /* A file that was read, and its memory. */

@@ -11,10 +11,10 @@
  * part, and that part knows which of its pushes were applied. What it was answered after the cut is
  * lost, which ps/table/guests.c notices and says. Where slots lie elsewhere no session goes on: a
  * push that comes again would have its rows on several servers, in orders of effects that nobody
- * had numbered. It is refused by the server with the number of the one that it was sent to, which
- * tells the last of its pushes that counts. Numbers of sessions are never given twice, also not
- * those that were given after the cut by a server that then died: they begin above any that a run
- * can have given until now, at GIVEN_PER_MS for each millisecond since 1970.
+ * had numbered. It is refused, by any server, with the last of its pushes that counts; checkpoints
+ * keep that for guests that were idle meanwhile. Numbers of sessions are never given twice, also
+ * not those that were given after the cut by a server that then died: they begin above any that a
+ * run can have given until now, at GIVEN_PER_MS for each millisecond since 1970.
  *
  * Threads: none; at the start.
  */
@@ -27,6 +27,7 @@
 #include <time.h>
 
 #define GIVEN_PER_MS 64
+#define REMEMBERED_STARTS 8u /* of servers, for which what counts of a session is told */
 
 /* ---- sightings and ages ---- */
 
@@ -179,32 +180,70 @@ static psc_status_t revive_guests(const psp_saved_part_t *part, ps_shard_t *shar
     return st;
 }
 
-/* Those that do not go on. */
-static psc_status_t move_guests(const ps_restore_t *restore, const psp_saved_part_t *part,
-                                ps_shard_t *shard, psc_error_t *error)
+/* Sessions that do not go on, as they are gathered. */
+typedef struct gathering {
+    ps_guest_moved_t *all;
+    size_t n;
+} gathering_t;
+
+/* Those of a part: its own, where slots lie elsewhere now, and those that had been others'. */
+static psc_status_t add_moved(const psp_saved_part_t *part, bool own, gathering_t *moved,
+                              psc_error_t *error)
 {
-    size_t n = 0;
-    ps_guest_moved_t *moved = psc_alloc_array(part->n_sessions + 1, sizeof *moved);
-    if (moved == NULL)
+    const size_t most = moved->n + part->n_sessions + part->n_moved;
+    ps_guest_moved_t *grown = psc_realloc_array(moved->all, most + 1, sizeof *grown);
+    if (grown == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for sessions");
-    for (size_t i = 0; i < part->n_sessions; i++) {
+    moved->all = grown;
+    for (size_t i = 0; own && i < part->n_sessions; i++) {
         const psp_saved_session_t *from = part->sessions[i];
         if (from->guest)
-            moved[n++] = (ps_guest_moved_t){.id = from->id, .push_sequence = from->push_sequence};
+            grown[moved->n++] = (ps_guest_moved_t){.id = from->id,
+                                                   .server = part->server,
+                                                   .n_servers = part->n_servers,
+                                                   .push_sequence = from->push_sequence,
+                                                   .starts = 1};
     }
-    ps_guests_set_moved(shard, moved, n, restore->before.n_servers);
+    for (size_t i = 0; i < part->n_moved; i++) {
+        const psp_saved_moved_t *from = part->moved[i];
+        if (from->starts < REMEMBERED_STARTS)
+            grown[moved->n++] = (ps_guest_moved_t){.id = from->id,
+                                                   .server = from->server,
+                                                   .n_servers = from->n_servers,
+                                                   .push_sequence = from->push_sequence,
+                                                   .starts = from->starts + 1};
+    }
     return PSC_OK;
+}
+
+/* Every server knows of all of them, so that any one can tell a guest all that it has to know. */
+static psc_status_t move_guests(const ps_restore_t *restore, ps_shard_t *shard, psc_error_t *error)
+{
+    gathering_t moved = {.n = 0};
+    psc_status_t st = PSC_OK;
+    for (uint32_t server = 0; st == PSC_OK && server < restore->before.n_servers; server++) {
+        psp_saved_t *saved = NULL;
+        st = ps_restore_open_part(restore, server, &saved, error);
+        if (st == PSC_OK)
+            st = add_moved(psp_saved_part(saved), !restore->same, &moved, error);
+        psp_saved_destroy(saved);
+    }
+    if (st == PSC_OK)
+        ps_guests_set_moved(shard, moved.all, moved.n);
+    else
+        psc_free(moved.all);
+    return st;
 }
 
 static psc_status_t bring_guests(const ps_restore_t *restore, ps_shard_t *shard, psc_error_t *error)
 {
     psp_saved_t *saved = NULL;
-    if (restore->rank >= restore->before.n_servers)
-        return PSC_OK;
-    psc_status_t st = ps_restore_open_part(restore, restore->rank, &saved, error);
+    psc_status_t st = move_guests(restore, shard, error);
+    if (st != PSC_OK || !restore->same)
+        return st;
+    st = ps_restore_open_part(restore, restore->rank, &saved, error);
     if (st == PSC_OK)
-        st = restore->same ? revive_guests(psp_saved_part(saved), shard, error)
-                           : move_guests(restore, psp_saved_part(saved), shard, error);
+        st = revive_guests(psp_saved_part(saved), shard, error);
     psp_saved_destroy(saved);
     return st;
 }

@@ -25,6 +25,7 @@
 #include "ps/table/shard_state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SHORT_BYTES ((size_t)1024) /* answers that are always kept */
@@ -39,6 +40,7 @@ struct ps_guest {
     uint64_t next_sequence;
     uint64_t heard_us;
     bool revived;         /* of a checkpoint: it may have heard answers that are lost */
+    uint64_t n_lost;      /* such answers; 0: none is known of */
     uint64_t holder;      /* whose token it goes by (psp_grant_id) */
     uint64_t rights;      /* and what that allowed (psp_grant_rights_id) */
     ps_request_t *parked; /* by sequence */
@@ -142,25 +144,51 @@ static bool is_holder(ps_guest_t *guest, const psp_grant_t *grant)
     return true;
 }
 
+static int compare_moved(const void *a, const void *b)
+{
+    const uint64_t left = ((const ps_guest_moved_t *)a)->id;
+    const uint64_t right = ((const ps_guest_moved_t *)b)->id;
+    return (left > right) - (left < right);
+}
+
+/* NULL: it is none of them. */
+static const ps_guest_moved_t *find_moved(const ps_guests_t *guests, uint64_t session)
+{
+    const ps_guest_moved_t key = {.id = session};
+    return guests->n_moved == 0 ? NULL
+                                : bsearch(&key, guests->moved, guests->n_moved,
+                                          sizeof *guests->moved, compare_moved);
+}
+
+/* The seat of a session among those in use, whose number is returned when it has none. */
+static uint32_t find_seat(const ps_shard_t *shard, uint64_t session)
+{
+    const uint32_t n_used = shard->sessions.n_all - shard->sessions.n;
+    uint32_t i = 0;
+    while (i < n_used && (shard->guests.ids[i] != session || session == 0))
+        i++;
+    return i;
+}
+
 /* A session that is none here. */
 static psc_status_t refuse_session(const ps_shard_t *shard, uint64_t wanted, psc_error_t *error)
 {
     const ps_guests_t *guests = &shard->guests;
-    for (size_t i = 0; wanted != 0 && i < guests->n_moved; i++) {
-        if (guests->moved[i].id == wanted)
-            return psc_error_set(error, PSC_PEER_GONE,
-                                 "session %016" PRIx64 " was of server %" PRIu32 " of %" PRIu32
-                                 ", and now there are %" PRIu32
-                                 ": it does not go on. Of what it sent to that server, pushes up "
-                                 "to sequence %" PRIu64
-                                 " count, once, and none after it. Say hello again, and go on "
-                                 "from the checkpoint",
-                                 wanted, shard->options.rank, guests->moved_servers,
-                                 shard->options.n_servers, guests->moved[i].push_sequence);
-    }
-    return psc_error_set(
-        error, PSC_PEER_GONE,
-        "session %016" PRIx64 " is not, or no longer, one of this server: say hello again", wanted);
+    const ps_guest_moved_t *moved = find_moved(guests, wanted);
+    if (moved != NULL)
+        return psc_error_set(error, PSC_PEER_GONE,
+                             "session %016" PRIx64 " was of server %" PRIu32 " of %" PRIu32
+                             ", and now there are %" PRIu32
+                             ": it does not go on. Of what it sent to that server, pushes up "
+                             "to sequence %" PRIu64
+                             " count, once, and none after it. Connect (say hello) again, and "
+                             "go on from the checkpoint",
+                             wanted, moved->server, moved->n_servers, shard->options.n_servers,
+                             moved->push_sequence);
+    return psc_error_set(error, PSC_PEER_GONE,
+                         "session %016" PRIx64
+                         " is not, or no longer, one of this server: connect (say hello) again",
+                         wanted);
 }
 
 psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp_buffer_t *buffer,
@@ -188,8 +216,7 @@ psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp
         if (i >= n_used)
             shard->sessions.n_all = shard->sessions.n + i + 1;
     } else {
-        while (i < n_used && (guests->ids[i] != wanted || wanted == 0))
-            i++;
+        i = find_seat(shard, wanted);
         if (i == n_used || !is_holder(guests->all[i], buffer->grant))
             return refuse_session(shard, wanted, error);
         guests->all[i]->heard_us = shard->now_us;
@@ -231,12 +258,32 @@ psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, ui
     return PSC_OK;
 }
 
-void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n, uint32_t n_servers)
+void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n)
 {
     psc_free(shard->guests.moved);
+    if (n != 0)
+        qsort(moved, n, sizeof *moved, compare_moved);
     shard->guests.moved = moved;
     shard->guests.n_moved = n;
-    shard->guests.moved_servers = n_servers;
+}
+
+psc_status_t ps_guests_replace(ps_shard_t *shard, uint64_t session, const psp_grant_t *grant,
+                               uint64_t *counted_out, psc_error_t *error)
+{
+    const ps_guests_t *guests = &shard->guests;
+    const ps_guest_moved_t *moved = find_moved(guests, session);
+    const uint32_t i = find_seat(shard, session), peer = shard->sessions.n + i;
+    *counted_out = moved != NULL ? moved->push_sequence + 1 : 0;
+    if (peer == shard->sessions.n_all || !is_holder(guests->all[i], grant))
+        return PSC_OK;
+    if (session_of(shard, peer)->head != NULL)
+        return psc_error_set(error, PSC_BUSY,
+                             "a request of session %016" PRIx64
+                             ", which is to be replaced, is being served: try again",
+                             session);
+    *counted_out = session_of(shard, peer)->push_sequence + 1;
+    ps_guests_end(shard, peer);
+    return PSC_OK;
 }
 
 uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer)
@@ -378,19 +425,26 @@ static psc_status_t park(ps_shard_t *shard, ps_request_t *request, psc_error_t *
     return PSC_OK;
 }
 
-/* The guest has answers that this server, which went back to a checkpoint, knows nothing of. */
+/* The guest has answers that this server, which went back to a checkpoint, knows nothing of: none
+ * of its requests is served any more. The session stays for what it can tell (ps_guests_replace).
+ */
 static psc_status_t refuse_ahead(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
     psc_error_t refusal = PSC_ERROR_INIT;
     const uint32_t peer = request->buffer->peer;
-    const uint64_t next = guest_of(shard, peer)->next_sequence;
+    ps_guest_t *guest = guest_of(shard, peer);
+    if (guest->n_lost == 0)
+        guest->n_lost = request->message.request.lowest_unacked - guest->next_sequence;
     (void)psc_error_set(&refusal, PSC_PEER_GONE,
                         "the server went back to a checkpoint: %" PRIu64
-                        " requests of this session that it had answered since are lost. Say hello "
-                        "again, and go on from that checkpoint",
-                        request->message.request.lowest_unacked - next);
+                        " requests of this session that it had answered since are lost. Connect "
+                        "(say hello) again, and go on from that checkpoint",
+                        guest->n_lost);
+    const bool leaves = request->message.kind == PSP_GOODBYE;
+    ps_guests_refuse_parked(shard, peer, &refusal);
     psc_status_t st = ps_shard_refuse_request(shard, request, &refusal, error);
-    ps_guests_end(shard, peer);
+    if (leaves)
+        ps_guests_end(shard, peer);
     return st;
 }
 
@@ -401,7 +455,7 @@ psc_status_t ps_guests_take(ps_shard_t *shard, ps_request_t *request, psc_error_
     ps_guest_t *guest = guest_of(shard, peer);
     if (guest == NULL) /* a Hello */
         return ps_shard_take(shard, request, error);
-    if (guest->revived && header->lowest_unacked > guest->next_sequence)
+    if (guest->n_lost != 0 || (guest->revived && header->lowest_unacked > guest->next_sequence))
         return refuse_ahead(shard, request, error);
     let_go_below(&shard->guests, guest, header->lowest_unacked);
     if (header->sequence > guest->next_sequence)

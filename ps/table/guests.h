@@ -24,7 +24,9 @@ typedef struct ps_guest ps_guest_t;
 /* A session that a checkpoint has, of other servers than there are now: it does not go on. */
 typedef struct ps_guest_moved {
     uint64_t id;
-    uint64_t push_sequence; /* the last push that counts */
+    uint32_t server, n_servers; /* whose it was, of how many */
+    uint64_t push_sequence;     /* the last push that counts */
+    uint32_t starts;            /* of servers since, this one included */
 } ps_guest_moved_t;
 
 typedef struct ps_guests {
@@ -33,9 +35,8 @@ typedef struct ps_guests {
     ps_guest_t **all; /* [n] */
     uint64_t next_step_us;
     size_t kept_bytes;
-    ps_guest_moved_t *moved; /* [n_moved] */
+    ps_guest_moved_t *moved; /* [n_moved] by id */
     size_t n_moved;
-    uint32_t moved_servers; /* how many there were */
 } ps_guests_t;
 
 /* Errors: NO_MEMORY. */
@@ -60,9 +61,19 @@ PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer,
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,
                                              uint64_t next, psc_error_t *error);
 
-/* Sessions of n_servers servers, where there are others now: they are refused, and told what of
- * them counts. Takes moved [n] (psc_alloc). */
-void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n, uint32_t n_servers);
+/* Sessions that are refused, and told what of them counts. Takes moved [n] (psc_alloc), in any
+ * order. */
+void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n);
+
+/*
+ * A guest says that another session takes the place of this one, which ends here if it is there and
+ * of the same token as grant. *counted_out: 1 + the sequence of the last push of it that counts; 0:
+ * there is no such session, and it is not one of those that were moved either. Errors: BUSY: a
+ * request of it is being served; ask again.
+ */
+PSC_MUST_CHECK psc_status_t ps_guests_replace(ps_shard_t *shard, uint64_t session,
+                                              const psp_grant_t *grant, uint64_t *counted_out,
+                                              psc_error_t *error);
 
 /* The lowest sequence of a guest that was not taken yet; 0: the seat is free. */
 uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer);

@@ -47,6 +47,8 @@ typedef struct making {
     psp_buffer_t **options; /* packed, by table */
     psp_saved_session_t *sessions;
     psp_saved_session_t **session_list;
+    psp_saved_moved_t *moved;
+    psp_saved_moved_t **moved_list;
     psp_counter_t counted[PSP_COUNTERS_MAX];
     psp_saved_counter_t counters[PSP_COUNTERS_MAX];
     psp_saved_counter_t *counter_list[PSP_COUNTERS_MAX];
@@ -61,6 +63,8 @@ static void clear(making_t *making)
     psc_free(making->table_list);
     psc_free(making->sessions);
     psc_free(making->session_list);
+    psc_free(making->moved);
+    psc_free(making->moved_list);
     psc_free(making);
 }
 
@@ -76,8 +80,11 @@ static making_t *create(const ps_shard_t *shard)
     making->options = psc_alloc_zeroed(n_tables, sizeof(psp_buffer_t *));
     making->sessions = psc_alloc_zeroed(n_sessions, sizeof *making->sessions);
     making->session_list = psc_alloc_zeroed(n_sessions, sizeof(psp_saved_session_t *));
-    if (making->tables != NULL && making->table_list != NULL && making->options != NULL &&
-        making->sessions != NULL && making->session_list != NULL)
+    making->moved = psc_alloc_zeroed(shard->guests.n_moved + 1, sizeof *making->moved);
+    making->moved_list = psc_alloc_zeroed(shard->guests.n_moved + 1, sizeof(psp_saved_moved_t *));
+    if (making->moved != NULL && making->moved_list != NULL && making->tables != NULL &&
+        making->table_list != NULL && making->options != NULL && making->sessions != NULL &&
+        making->session_list != NULL)
         return making;
     clear(making);
     return NULL;
@@ -139,6 +146,23 @@ static void add_sessions(const ps_shard_t *shard, making_t *making)
     }
 }
 
+/* All servers know the same of them. */
+static void add_moved(const ps_shard_t *shard, making_t *making)
+{
+    for (size_t i = 0; shard->options.rank == 0 && i < shard->guests.n_moved; i++) {
+        const ps_guest_moved_t *from = &shard->guests.moved[i];
+        psp_saved_moved_t *to = making->moved_list[i] = &making->moved[i];
+        embps__checkpoint__v1__moved_session__init(to);
+        to->id = from->id;
+        to->server = from->server;
+        to->n_servers = from->n_servers;
+        to->push_sequence = from->push_sequence;
+        to->starts = from->starts;
+        making->part.n_moved++;
+    }
+    making->part.moved = making->moved_list;
+}
+
 static void add_counters(const ps_shard_t *shard, making_t *making)
 {
     const size_t n = shard->saver.writer->count(shard, making->counted);
@@ -177,6 +201,7 @@ static psc_status_t fill(ps_shard_t *shard, making_t *making, uint8_t *growth, p
             return st;
     }
     add_sessions(shard, making);
+    add_moved(shard, making);
     add_counters(shard, making);
     return PSC_OK;
 }

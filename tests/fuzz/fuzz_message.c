@@ -61,6 +61,9 @@ static void touch_all(const psp_message_t *m)
         for (size_t i = 0; i < m->u.hello_reply.n_addresses; i++)
             touch((const uint8_t *)m->u.hello_reply.addresses[i],
                   strlen(m->u.hello_reply.addresses[i]) + 1);
+        touch((const uint8_t *)m->u.hello_reply.counted, m->u.hello_reply.n_counted * 8);
+    } else if (m->kind == PSP_HELLO) {
+        touch((const uint8_t *)m->u.hello.former, m->u.hello.n_former * 8);
     } else if (m->kind == PSP_PULL) {
         touch(m->u.pull.ids, m->u.pull.n * 8);
         if (m->u.pull.versions != NULL)

@@ -141,6 +141,30 @@ static void every_small_reply_survives_the_wire(void **state)
     }
 }
 
+static void hello_tells_former_sessions(void **state)
+{
+    message_fixture_t *f = *state;
+    psp_message_t m = {.kind = PSP_HELLO, .request = some_request};
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.u.hello.n_former, 0);
+
+    static uint64_t former[PSC_MAX_SERVERS + 1];
+    for (size_t i = 0; i <= PSC_MAX_SERVERS; i++)
+        former[i] = UINT64_MAX - i;
+    m.u.hello = (psp_hello_t){.n_former = PSC_MAX_SERVERS, .former = former};
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.u.hello.n_former, PSC_MAX_SERVERS);
+    assert_memory_equal(f->message.u.hello.former, former, PSC_MAX_SERVERS * sizeof former[0]);
+    m.u.hello.n_former++;
+    psp_buffer_t *too_many;
+    psp_message_t unread;
+    assert_int_equal(psp_message_pack(f->pool, &m, &too_many, &f->error), PSC_OK);
+    assert_int_equal(psp_message_unpack(f->scratch, PSP_HELLO, too_many->data, too_many->size,
+                                        &unread, &f->error),
+                     PSC_PROTOCOL);
+    psp_buffer_put(too_many);
+}
+
 static void hello_reply_carries_the_slot_map(void **state)
 {
     message_fixture_t *f = *state;
@@ -184,14 +208,21 @@ static void hello_reply_tells_where_the_servers_listen(void **state)
     memset(longest, 'a', PSP_NAME_MAX);
     const char *addresses[2] = {"[::1]:50051", longest};
     psp_message_t m = {.kind = PSP_HELLO_REPLY, .reply = some_reply};
-    m.u.hello_reply = (psp_hello_reply_t){
-        .n_servers = 2, .lease_ms = 1500, .n_addresses = 2, .addresses = addresses};
+    const uint64_t counted[3] = {0, 1, UINT64_MAX};
+    m.u.hello_reply = (psp_hello_reply_t){.n_servers = 2,
+                                          .lease_ms = 1500,
+                                          .n_addresses = 2,
+                                          .addresses = addresses,
+                                          .n_counted = 3,
+                                          .counted = counted};
     psp_buffer_t *buffer = round_trip(f, &m);
     const psp_hello_reply_t *r = &f->message.u.hello_reply;
     assert_int_equal(r->lease_ms, 1500);
     assert_int_equal(r->n_addresses, 2);
     assert_string_equal(r->addresses[0], addresses[0]);
     assert_string_equal(r->addresses[1], longest);
+    assert_int_equal(r->n_counted, 3);
+    assert_memory_equal(r->counted, counted, sizeof counted);
     psp_buffer_put(buffer);
 
     m.u.hello_reply.n_servers = 3; /* one of them has no address */
@@ -589,6 +620,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MESSAGE_TEST(every_request_survives_the_wire),
         MESSAGE_TEST(every_small_reply_survives_the_wire),
+        MESSAGE_TEST(hello_tells_former_sessions),
         MESSAGE_TEST(hello_reply_carries_the_slot_map),
         MESSAGE_TEST(hello_reply_tells_where_the_servers_listen),
         MESSAGE_TEST(open_table_survives_with_longest_names_and_all_params),

@@ -4,6 +4,7 @@
 #include "tests/support/cmocka.h"
 #include "tests/support/shard_fixture.h"
 
+#include "common/alloc.h"
 #include "ps/table/guests.h"
 #include "tests/support/test_seed.h"
 
@@ -367,6 +368,52 @@ static void any_order_of_arrival_gives_the_same_rows(void **state)
     fixture_close(&f, true);
 }
 
+/* Its guest lost it with the servers before, or says so. */
+static void a_session_whose_place_another_takes_ends_and_tells_what_counts(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    psp_message_t reply;
+    ps_guest_moved_t *moved = psc_alloc_array(2, sizeof *moved);
+    assert_non_null(moved);
+    open_with(&f, 0);
+    moved[0] = (ps_guest_moved_t){.id = 999, .server = 3, .n_servers = 4, .push_sequence = 17};
+    moved[1] = (ps_guest_moved_t){.id = 998, .server = 0, .n_servers = 4, .push_sequence = 0};
+    ps_guests_set_moved(f.shard, moved, 2);
+    fixture_hello(&f, 1);
+    push(&f, 1, 1, 1, 7, 1);
+    assert_int_equal(status_of_next(&f, f.next_call - 1), PSC_OK);
+    push(&f, 1, 2, 1, 7, 1);
+    assert_int_equal(status_of_next(&f, f.next_call - 1), PSC_OK);
+    push(&f, 1, 4, 1, 7, 1); /* waits for 3, which never comes */
+    const uintptr_t waits = f.next_call - 1;
+    nothing_comes(&f);
+
+    const uint64_t former[] = {999, f.session[1], 12345, 998, 0};
+    psp_message_t hello = {
+        .kind = PSP_HELLO,
+        .request = {.protocol = PSP_PROTOCOL_VERSION, .request = 70},
+        .u.hello = {.n_former = sizeof former / sizeof former[0], .former = former}};
+    (void)fixture_send(&f, 2, &hello);
+    assert_int_equal(status_of_next(&f, waits), PSC_PEER_GONE);
+    assert_true(fixture_take(&f, &reply, NULL));
+    const uint64_t wanted[] = {18, 3, 0, 1, 0};
+    assert_int_equal(reply.reply.error.code, PSC_OK);
+    assert_int_equal(reply.u.hello_reply.n_counted, sizeof wanted / sizeof wanted[0]);
+    assert_memory_equal(reply.u.hello_reply.counted, wanted, sizeof wanted);
+    push(&f, 1, 3, 1, 7, 1);
+    assert_int_equal(status_of_next(&f, f.next_call - 1), PSC_PEER_GONE);
+    assert_true(look(&f, 0, 7) == 2);
+
+    f.session[1] = 999; /* of servers that were others */
+    push(&f, 1, 5, 1, 7, 1);
+    assert_true(fixture_take(&f, &reply, NULL));
+    assert_int_equal(reply.reply.error.code, PSC_PEER_GONE);
+    assert_non_null(strstr(reply.reply.error.message, "of server 3 of 4, and now there are 1"));
+    assert_non_null(strstr(reply.reply.error.message, "up to sequence 17 count"));
+    fixture_close(&f, true);
+}
+
 static void the_end_answers_all_that_waits(void **state)
 {
     (void)state;
@@ -396,6 +443,7 @@ int main(void)
         cmocka_unit_test(there_are_as_many_places_as_were_said_and_they_are_used_again),
         cmocka_unit_test(too_many_requests_are_refused_and_none_is_lost),
         cmocka_unit_test(any_order_of_arrival_gives_the_same_rows),
+        cmocka_unit_test(a_session_whose_place_another_takes_ends_and_tells_what_counts),
         cmocka_unit_test(the_end_answers_all_that_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,6 +168,11 @@ static void a_session_is_of_the_token_that_began_it(void **state)
     assert_int_equal(ask(&s, 1, (psp_message_t){.kind = PSP_GOODBYE}, NULL), PSC_PEER_GONE);
     s.f.grant = NULL;
     assert_int_equal(pull(&s, 1), PSC_PEER_GONE);
+    uint64_t counted = 1; /* nor does another's session take its place */
+    assert_int_equal(ps_guests_replace(s.f.shard, s.f.session[1], grant_of(&s, "master-token-0001"),
+                                       &counted, NULL),
+                     PSC_OK);
+    assert_int_equal(counted, 0);
     s.f.grant = grant_of(&s, "reader-token-0001");
     s.f.sequence[1] = 0; /* none of those was one of the session */
     assert_int_equal(pull(&s, 1), PSC_OK);
