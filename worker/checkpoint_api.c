@@ -91,15 +91,20 @@ int embps_checkpoint(embps_client_t *client, const void *state, size_t n, char *
                      embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    psp_checkpoint_t step = {.step = PSP_CHECKPOINT_SAVE, .name = ""};
+    psp_checkpoint_t step;
     if (client == NULL || (state == NULL && n != 0)) {
         (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
                             "embps_checkpoint needs a client, and n bytes of state");
         return psw_error_export(&what, error);
     }
     psc_status_t st = psw_cached_flush_all(client, &what);
-    if (st == PSC_OK)
+    if (st != PSC_OK)
+        return psw_error_export(&what, error);
+    uint64_t relaid = psw_core_relaid(client->driver.core);
+    do {
+        step = (psp_checkpoint_t){.step = PSP_CHECKPOINT_SAVE, .name = ""};
         st = make(client, &step, state, n, &what);
+    } while (psw_client_again(client, st, &relaid));
     if (st != PSC_OK) {
         psc_error_t ignored = PSC_ERROR_INIT;
         step.step = PSP_CHECKPOINT_ABANDON;
@@ -113,12 +118,28 @@ int embps_checkpoint(embps_client_t *client, const void *state, size_t n, char *
     return 0;
 }
 
+static psc_status_t read_state(embps_client_t *client, const char *name, uint8_t *state_out,
+                               size_t room, psp_checkpoint_reply_t *reply, psc_error_t *error)
+{
+    psp_checkpoint_t step = {.step = PSP_CHECKPOINT_READ};
+    psc_status_t st;
+    *reply = (psp_checkpoint_reply_t){.name = ""};
+    if (name != NULL)
+        (void)snprintf(step.name, sizeof step.name, "%s", name);
+    do {
+        uint8_t *to = room != 0 ? state_out + step.offset : NULL;
+        st = take_step(client, &step, 0, 1, reply, to, room - (size_t)step.offset, error);
+        step.offset += reply->n;
+        memcpy(step.name, reply->name, sizeof step.name); /* by now the newest may be another */
+    } while (st == PSC_OK && reply->n != 0 && step.offset < room);
+    return st;
+}
+
 int embps_checkpoint_state(embps_client_t *client, const char *name, void *state_out, size_t room,
                            size_t *n_out, char *name_out, embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    psp_checkpoint_t step = {.step = PSP_CHECKPOINT_READ};
-    psp_checkpoint_reply_t reply = {.name = ""};
+    psp_checkpoint_reply_t reply;
     if (client == NULL || n_out == NULL || (state_out == NULL && room != 0) ||
         (name != NULL && strlen(name) > PSP_CHECKPOINT_NAME_MAX)) {
         (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
@@ -127,15 +148,11 @@ int embps_checkpoint_state(embps_client_t *client, const char *name, void *state
                             PSP_CHECKPOINT_NAME_MAX);
         return psw_error_export(&what, error);
     }
-    if (name != NULL)
-        (void)snprintf(step.name, sizeof step.name, "%s", name);
+    uint64_t relaid = psw_core_relaid(client->driver.core);
     psc_status_t st;
     do {
-        uint8_t *to = room != 0 ? (uint8_t *)state_out + step.offset : NULL;
-        st = take_step(client, &step, 0, 1, &reply, to, room - (size_t)step.offset, &what);
-        step.offset += reply.n;
-        memcpy(step.name, reply.name, sizeof step.name); /* by now the newest may be another */
-    } while (st == PSC_OK && reply.n != 0 && step.offset < room);
+        st = read_state(client, name, state_out, room, &reply, &what);
+    } while (psw_client_again(client, st, &relaid));
     if (st != PSC_OK)
         return psw_error_export(&what, error);
     *n_out = (size_t)reply.state_bytes;

@@ -129,6 +129,22 @@ psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message, uint
     return PSC_OK;
 }
 
+bool psw_client_again(const embps_client_t *client, psc_status_t st, uint64_t *relaid)
+{
+    const uint64_t before = *relaid;
+    *relaid = psw_core_relaid(client->driver.core);
+    return st == PSC_PEER_GONE && *relaid != before;
+}
+
+psc_status_t psw_client_check_servers(const embps_client_t *client, uint64_t relaid,
+                                      const char *what, psc_error_t *error)
+{
+    if (psw_core_relaid(client->driver.core) == relaid)
+        return PSC_OK;
+    return psc_error_set(error, PSC_PEER_GONE,
+                         "%s: the servers were started again meanwhile: begin it again", what);
+}
+
 psc_status_t psw_client_hello(embps_client_t *client, psc_error_t *error)
 {
     psw_request_t *request;

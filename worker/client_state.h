@@ -29,10 +29,11 @@ struct embps_table {
     embps_client_t *client;
     uint32_t number;
     uint32_t dim;
-    uint32_t max_rows; /* of one message: the least that a server told; 0: none did */
-    bool whole;        /* its messages are not cut shorter than they must be */
-    uint32_t *epochs;  /* by server */
-    uint64_t step;     /* of later gradient pushes; 0: unknown */
+    uint32_t max_rows;        /* of one message: the least that a server told; 0: none did */
+    bool whole;               /* its messages are not cut shorter than they must be */
+    psp_open_table_t options; /* as it was opened; table: 0 */
+    uint32_t *epochs;         /* by server */
+    uint64_t step;            /* of later gradient pushes; 0: unknown */
     psp_format_t pull_format, push_format;
     uint64_t rounding_seed; /* of what is pushed */
     uint32_t pushes;        /* started so far; wraps */
@@ -82,6 +83,16 @@ PSC_MUST_CHECK psc_status_t psw_client_ask(embps_client_t *client, psp_message_t
                                            uint32_t first_server, uint32_t n_servers,
                                            psw_request_t **request_out, psc_error_t *error);
 
+/*
+ * Whether a call that failed with st is to be made again from its beginning: the servers had been
+ * started again, and the client has found them anew. *relaid: psw_core_relaid from before the call.
+ */
+bool psw_client_again(const embps_client_t *client, psc_status_t st, uint64_t *relaid);
+/* For what asks servers again and again, by their numbers. what: begins the error. Errors:
+ * PEER_GONE: these are others than when psw_core_relaid was relaid. */
+PSC_MUST_CHECK psc_status_t psw_client_check_servers(const embps_client_t *client, uint64_t relaid,
+                                                     const char *what, psc_error_t *error);
+
 /* After pulls of a table: reports the rows that were read straight from memory, now and then. */
 void psw_client_report_touches(embps_table_t *table);
 
@@ -93,6 +104,12 @@ typedef enum psw_room_kind {
     PSW_ROOM_WINDOW,
     PSW_ROOM_QUEUE,
 } psw_room_kind_t;
+
+/* table_api.c: all tables of the client are opened again, at servers that are others now; what its
+ * cache has of them goes. Errors: those of opening; MISMATCH: a table is another one there. */
+PSC_MUST_CHECK psc_status_t psw_tables_reopen(embps_client_t *client, psc_error_t *error);
+/* A table by its number; NULL: the client has none. */
+embps_table_t *psw_table_find(embps_client_t *client, uint32_t number);
 
 /* table_api.c: a name for a message, [PSP_NAME_MAX + 1]; text may be NULL. Errors:
  * INVALID_ARGUMENT, beginning with what. */

@@ -1,16 +1,14 @@
 /*
- * A client by address: one server is asked, and says who else there is.
+ * A client by address, and what becomes of it when the servers are others.
  *
- * The first Hello goes over a connection of its own, because how many servers there are is not
- * known before its answer; its session is ended at once. Then a transport to all of them is made
- * and every server gets its Hello, which must all be of the run that answered first. The server
- * that was asked keeps the address by which it was asked (a port that is forwarded, a name that
- * only this side knows); those of the others are what it tells.
+ * A server without a free seat is asked again until the time is over, and so are servers of which
+ * some answer that there are other ones than the first had said: they are being started.
  *
- * Waiting is done here, on the caller's thread, since nothing is there yet to blame for silence:
- * the transport tries again by itself and says why it fails. What it says of TLS is little, so the
- * port is looked at as well, and a fault that no waiting mends ends the wait. A server without a
- * free seat is asked again until the time is over.
+ * The servers may end and go on from a checkpoint while a client is there, with other addresses
+ * and another number of them. The first that refuses the client's session is then asked as the
+ * first one is at the beginning; hello is said to all, tables are opened again, and what was under
+ * way goes where its rows are now (core_relay.c). It is waited for as long as a call waits. What
+ * that needs of the caller's options is copied.
  *
  * The end: transport first; gRPC's own threads may hold the last buffers for a moment longer, so
  * the pool waits for them, and is left alone if they never come or if this is a child after a
@@ -18,270 +16,53 @@
  */
 #include "common/alloc.h"
 #include "common/clock.h"
-#include "common/hash.h"
 #include "proto/grpc/grpc_client.h"
-#include "worker/client_state.h"
+#include "worker/reach.h"
 #include "worker/sized_options.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #define POOL_KEEP_BYTES ((size_t)32 << 20)
-#define SCRATCH_BYTES ((size_t)1 << 20)
 #define UNHURRIED_US UINT64_C(5000000) /* for an answer, where servers must be there */
-#define TELL_US UINT64_C(1000000)
-#define LOOK_US UINT64_C(100000)
-#define LOOK_SHARE 4u /* a look at a port rests for so many times as long as it took */
-#define GUESSES 2u    /* of the same make a fault */
-#define WORDS_BYTES 480u
-#define AGAIN_US UINT64_C(200000) /* between two tries for a seat, from a guess to the next look */
+#define AGAIN_US UINT64_C(200000)      /* between two tries for a seat */
 #define GOODBYE_US UINT64_C(1000000)
 #define DRAIN_US UINT64_C(5000000)
 #define NAP_US UINT64_C(200)
-#define SIGNS_PER_LEASE 3u
-
-/* How long is waited, and who is told. */
-typedef struct patience {
-    const char *address;
-    embps_connect_options_t options;
-    uint64_t begin_us, end_us, told_us;
-    uint64_t look_us;   /* when a port is looked at next */
-    uint32_t n_guesses; /* looks in a row that told what may be wrong */
-} patience_t;
-
-/* What the first server said. */
-typedef struct cluster {
-    uint64_t id;
-    uint32_t n_servers;
-    char **addresses; /* [n_servers] */
-} cluster_t;
 
 typedef struct address_home {
     psp_pool_t *pool;
     psp_transport_t *transport;
     pid_t process;
+    embps_connect_options_t options; /* its strings are copies */
+    psw_reached_t reached;           /* the servers that are there */
 } address_home_t;
 
-/* ---- waiting ---- */
+/* ---- home ---- */
 
-static void tell(patience_t *patience, uint64_t now_us, const char *why)
+/* Copies a string of the options in its place. */
+static psc_status_t own_text(const char **text, psc_error_t *error)
 {
-    char line[400];
-    if (patience->options.waiting == NULL || now_us - patience->told_us < TELL_US)
-        return;
-    patience->told_us = now_us;
-    (void)snprintf(line, sizeof line, "waiting for %.100s since %llu s%s%.240s", patience->address,
-                   (unsigned long long)((now_us - patience->begin_us) / 1000000),
-                   why[0] != '\0' ? ": " : "", why);
-    patience->options.waiting(patience->options.waiting_context, line);
-}
-
-/* Where there is trouble with a server, looks at its port now and then, and at the end: what is
- * wrong for good ends the wait. words: [WORDS_BYTES], "" or what else may be. */
-static psc_status_t look(patience_t *patience, psp_transport_t *transport, uint32_t server,
-                         bool over, char *words, psc_error_t *error)
-{
-    const uint64_t begin_us = psc_clock_us();
-    words[0] = '\0';
-    if (psp_grpc_client_trouble(transport, server)[0] == '\0' ||
-        (!over && begin_us < patience->look_us))
+    if (*text == NULL)
         return PSC_OK;
-    const psp_grpc_look_t seen = psp_grpc_client_look(transport, server, words, WORDS_BYTES);
-    const uint64_t now_us = psc_clock_us();
-    patience->n_guesses = seen == PSP_GRPC_LOOK_GUESS ? patience->n_guesses + 1 : 0;
-    patience->look_us =
-        now_us +
-        (seen == PSP_GRPC_LOOK_GUESS ? AGAIN_US : TELL_US + LOOK_SHARE * (now_us - begin_us));
-    return seen == PSP_GRPC_LOOK_FAULT || patience->n_guesses >= GUESSES
-               ? psc_error_set(error, PSC_PEER_GONE, "%s", words)
-               : PSC_OK;
+    *text = psc_strdup(*text);
+    return *text != NULL ? PSC_OK
+                         : psc_error_set(error, PSC_NO_MEMORY, "no memory for a client's options");
 }
 
-/* Waits a while for a server. Errors: PEER_GONE, TIMEOUT: the time is over; PEER_GONE: waiting is
- * of no use. */
-static psc_status_t wait_for(patience_t *patience, psp_transport_t *transport, uint32_t server,
-                             psc_error_t *error)
+static psc_status_t own_options(embps_connect_options_t *options, psc_error_t *error)
 {
-    const char *trouble = psp_grpc_client_trouble(transport, server);
-    const uint64_t now_us = psc_clock_us();
-    const bool over =
-        now_us >= patience->end_us || (patience->options.wait_ms == 0 && trouble[0] != '\0');
-    char words[WORDS_BYTES];
-    psc_status_t st = look(patience, transport, server, over, words, error);
-    if (st != PSC_OK)
-        return st;
-    if (over && trouble[0] != '\0')
-        return psc_error_set(error, PSC_PEER_GONE,
-                             "server %u by way of %.100s is not there: %s%s%s", server,
-                             patience->address, trouble, words[0] != '\0' ? "; " : "", words);
-    if (over)
-        return psc_error_set(
-            error, PSC_TIMEOUT, "server %u by way of %.100s did not answer within %llu ms", server,
-            patience->address, (unsigned long long)((now_us - patience->begin_us) / 1000));
-    tell(patience, now_us, words[0] != '\0' ? words : trouble);
-    const uint64_t left_us = patience->end_us - now_us;
-    psp_transport_wait(transport, left_us < LOOK_US ? left_us : LOOK_US);
-    return PSC_OK;
-}
-
-/* ---- the first server ---- */
-
-static void forget_cluster(cluster_t *cluster)
-{
-    for (uint32_t s = 0; cluster->addresses != NULL && s < cluster->n_servers; s++)
-        psc_free(cluster->addresses[s]);
-    psc_free(cluster->addresses);
-    *cluster = (cluster_t){0};
-}
-
-/* Sends a message and waits for its answer, which it gives. */
-static psc_status_t exchange(patience_t *patience, psp_transport_t *transport,
-                             const psp_message_t *message, psp_buffer_t **reply_out,
-                             psc_error_t *error)
-{
-    psp_buffer_t *request, *reply = NULL;
-    psc_status_t st = psp_message_pack(transport->pool, message, &request, error);
-    if (st == PSC_OK)
-        st = psp_transport_send(transport, 0, request, error);
-    while (st == PSC_OK && (st = psp_transport_poll(transport, &reply, error)) == PSC_OK &&
-           reply == NULL)
-        st = wait_for(patience, transport, 0, error);
-    if (st == PSC_OK)
-        *reply_out = reply;
-    return st;
-}
-
-/* What the reply to the first Hello says. */
-static psc_status_t read_cluster(const patience_t *patience, const psp_hello_reply_t *reply,
-                                 cluster_t *cluster, psc_error_t *error)
-{
-    const uint64_t wanted = patience->options.cluster;
-    if (wanted != 0 && reply->cluster != wanted)
-        return psc_error_set(
-            error, PSC_MISMATCH, "%.100s is of run %016llx, but run %016llx is wanted",
-            patience->address, (unsigned long long)reply->cluster, (unsigned long long)wanted);
-    if (reply->cluster == 0 || reply->n_servers == 0 || reply->n_servers > PSC_MAX_SERVERS ||
-        reply->server >= reply->n_servers)
-        return psc_error_set(error, PSC_PROTOCOL, "%.100s says that it is server %u of %u of run 0",
-                             patience->address, reply->server, reply->n_servers);
-    if (reply->n_servers > 1 && reply->n_addresses != reply->n_servers)
-        return psc_error_set(error, PSC_UNSUPPORTED,
-                             "%.100s is one of %u servers, but does not say where the others "
-                             "listen: start all of them with --listen",
-                             patience->address, reply->n_servers);
-    cluster->id = reply->cluster;
-    cluster->n_servers = reply->n_servers;
-    cluster->addresses = psc_alloc_zeroed(reply->n_servers, sizeof(char *));
-    bool made = cluster->addresses != NULL;
-    for (uint32_t s = 0; made && s < reply->n_servers; s++) {
-        cluster->addresses[s] =
-            psc_strdup(s == reply->server ? patience->address : reply->addresses[s]);
-        made = cluster->addresses[s] != NULL;
-    }
-    return made ? PSC_OK : psc_error_set(error, PSC_NO_MEMORY, "no memory for addresses");
-}
-
-/* Over a transport to the first server alone. */
-static psc_status_t ask_over(patience_t *patience, psp_transport_t *transport,
-                             psp_scratch_t *scratch, cluster_t *cluster, psc_error_t *error)
-{
-    psp_message_t message = {.kind = PSP_HELLO,
-                             .request = {.protocol = PSP_PROTOCOL_VERSION, .request = 1}};
-    psp_message_t reply;
-    psp_buffer_t *buffer;
-    psc_status_t st = exchange(patience, transport, &message, &buffer, error);
-    if (st != PSC_OK)
-        return st;
-    st = psp_message_unpack(scratch, buffer->kind, buffer->data, buffer->size, &reply, error);
-    if (st == PSC_OK && reply.reply.error.code != PSC_OK)
-        st = psc_error_set(error, reply.reply.error.code, "%.100s: %s", patience->address,
-                           reply.reply.error.message);
-    if (st == PSC_OK) {
-        message.kind = PSP_GOODBYE;
-        message.request.cluster = reply.u.hello_reply.cluster;
-        message.request.map_epoch = reply.u.hello_reply.map_epoch;
-        message.request.session = reply.u.hello_reply.session;
-        st = read_cluster(patience, &reply.u.hello_reply, cluster, error);
-    }
-    psp_buffer_put(buffer);
-    if (message.kind == PSP_GOODBYE &&
-        psp_message_pack(transport->pool, &message, &buffer, NULL) == PSC_OK &&
-        psp_transport_send(transport, 0, buffer, NULL) == PSC_OK &&
-        psp_transport_flush(transport, GOODBYE_US, NULL) != PSC_OK)
-        return st; /* the lease ends the session */
-    return st;
-}
-
-static uint64_t jitter_seed(void)
-{
-    return psc_mix64(psc_clock_us() ^ (uint64_t)getpid() << 40);
-}
-
-static psp_grpc_security_t security_of(const patience_t *patience)
-{
-    const embps_connect_options_t *options = &patience->options;
-    return (psp_grpc_security_t){.tls_ca = options->tls_ca,
-                                 .tls_cert = options->tls_cert,
-                                 .tls_key = options->tls_key,
-                                 .token_file = options->token_file,
-                                 .plain_text = options->plain_text};
-}
-
-static psc_status_t ask_first(patience_t *patience, psp_pool_t *pool, cluster_t *cluster,
-                              psc_error_t *error)
-{
-    const psp_grpc_client_options_t options = {.addresses = &patience->address,
-                                               .n_servers = 1,
-                                               .pool = pool,
-                                               .seed = jitter_seed(),
-                                               .security = security_of(patience)};
-    psp_transport_t *transport = NULL;
-    psp_scratch_t *scratch = NULL;
-    psc_status_t st = psp_grpc_client_create(&options, &transport, error);
-    if (st == PSC_OK)
-        st = psp_scratch_create(SCRATCH_BYTES, &scratch, error);
-    if (st == PSC_OK)
-        st = ask_over(patience, transport, scratch, cluster, error);
-    psp_scratch_destroy(scratch);
-    psp_transport_destroy(transport);
-    return st;
-}
-
-/* ---- all servers ---- */
-
-/* Hello to all, waiting for whom it takes. */
-static psc_status_t hello_all(patience_t *patience, embps_client_t *client, psc_error_t *error)
-{
-    psw_core_t *core = client->driver.core;
-    psw_request_t *request;
-    psc_status_t st = psw_core_hello(core, &request, error);
-    while (st == PSC_OK && !psw_request_done(request)) {
-        bool moved;
-        uint32_t missing = 0;
-        st = psw_driver_step(&client->driver, &moved, error);
-        while (missing + 1 < psw_core_n_servers(core) && psw_core_has_session(core, missing))
-            missing++;
-        if (st == PSC_OK && !moved)
-            st = wait_for(patience, client->driver.transport, missing, error);
-    }
-    return st == PSC_OK ? psw_client_finish(client, request, error) : st;
-}
-
-/* Signs of life, as often as the leases ask for. */
-static psc_status_t keep_sessions(embps_client_t *client, psc_error_t *error)
-{
-    const psw_core_t *core = client->driver.core;
+    const char **const texts[] = {&options->tls_ca, &options->tls_cert, &options->tls_key,
+                                  &options->token_file};
     psc_status_t st = PSC_OK;
-    for (uint32_t s = 0; st == PSC_OK && s < psw_core_n_servers(core); s++) {
-        const uint64_t period_us = psw_core_lease_ms(core, s) * UINT64_C(1000) / SIGNS_PER_LEASE;
-        psp_buffer_t *sign;
-        if (period_us == 0)
-            continue;
-        st = psw_core_sign_of_life(core, s, &sign, error);
-        if (st == PSC_OK)
-            st = psp_grpc_client_keep_session(client->driver.transport, sign, period_us, error);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (st != PSC_OK)
+            *texts[i] = NULL; /* it is the caller's */
+        else
+            st = own_text(texts[i], error);
     }
+    options->waiting = NULL;
+    options->waiting_context = NULL;
     return st;
 }
 
@@ -291,41 +72,134 @@ static psc_status_t leave_address(void *context, bool orderly, psc_error_t *erro
     (void)error;
     address_home_t *home = context;
     psp_transport_destroy(home->transport);
-    if (getpid() == home->process) {
+    if (getpid() == home->process && home->pool != NULL) {
         const uint64_t end_us = psc_clock_us() + DRAIN_US;
         while (psp_pool_bytes_out(home->pool) != 0 && psc_clock_us() < end_us)
             psc_clock_sleep_us(NAP_US);
         if (psp_pool_bytes_out(home->pool) == 0)
             psp_pool_destroy(home->pool);
     }
+    psw_reached_clear(&home->reached);
+    psc_free((char *)(uintptr_t)home->options.tls_ca);
+    psc_free((char *)(uintptr_t)home->options.tls_cert);
+    psc_free((char *)(uintptr_t)home->options.tls_key);
+    psc_free((char *)(uintptr_t)home->options.token_file);
     psc_free(home);
     return PSC_OK;
 }
 
-static const char *trouble_of(const void *transport, uint32_t server)
+static psc_status_t make_home(const embps_connect_options_t *options, address_home_t **home_out,
+                              psc_error_t *error)
 {
-    return psp_grpc_client_trouble(transport, server);
+    address_home_t *home = psc_alloc_zeroed(1, sizeof *home);
+    if (home == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a client");
+    home->process = getpid();
+    home->options = *options;
+    psc_status_t st = own_options(&home->options, error);
+    if (st == PSC_OK)
+        st = psp_pool_create(POOL_KEEP_BYTES, &home->pool, error);
+    if (st != PSC_OK) {
+        (void)!leave_address(home, false, NULL);
+        return st;
+    }
+    *home_out = home;
+    return PSC_OK;
 }
 
-static psc_status_t make_client(patience_t *patience, const cluster_t *cluster,
-                                address_home_t *home, embps_client_t **client_out,
-                                psc_error_t *error)
+/* ---- servers that are others now ---- */
+
+/* What was under way, to who has its rows now. */
+static psc_status_t send_again(void *context, const psw_stranded_t *stranded, psc_error_t *error)
 {
-    const psp_grpc_client_options_t options = {.addresses = (const char *const *)cluster->addresses,
-                                               .n_servers = cluster->n_servers,
-                                               .pool = home->pool,
-                                               .seed = jitter_seed(),
-                                               .security = security_of(patience)};
-    embps_client_t *client = NULL;
-    psc_status_t st = psp_grpc_client_create(&options, &home->transport, error);
+    embps_client_t *client = context;
+    const psp_message_t *message = stranded->message;
+    const embps_table_t *table = psw_table_find(
+        client, message->kind == PSP_PULL ? message->u.pull.table : message->u.push.table);
+    PSC_BUG_ON(table == NULL); /* it lives as long as its client */
+    const psw_target_t target = psw_table_target(table);
+    return psw_issue_again(&client->issuer, &target, stranded, error);
+}
+
+/* One attempt at it all. Until all connections to the new servers are made, the client keeps those
+ * that it has. */
+static psc_status_t renew_once(psw_patience_t *patience, embps_client_t *client, psc_error_t *error)
+{
+    address_home_t *home = client->home.context;
+    psw_core_t *core = client->driver.core;
+    psw_reached_t reached = {.n_servers = 0};
+    psp_transport_t *transport = NULL;
+    psc_status_t st = psw_reach_first(patience, home->pool, &reached, error);
     if (st == PSC_OK)
-        st = psw_client_create(home->transport, home->pool, cluster->id, &client, error);
-    if (st == PSC_OK) {
-        psw_core_set_trouble(client->driver.core, trouble_of, home->transport);
-        st = hello_all(patience, client, error);
+        st = psw_reach_transport(patience, &reached, home->pool, &transport, error);
+    if (st == PSC_OK)
+        st = psw_core_relay(core, reached.n_servers, error);
+    if (st != PSC_OK) {
+        psp_transport_destroy(transport);
+        psw_reached_clear(&reached);
+        return st;
     }
+    transport->bytes_sent += home->transport->bytes_sent;
+    transport->bytes_received += home->transport->bytes_received;
+    transport->retries += home->transport->retries;
+    psp_transport_destroy(home->transport);
+    home->transport = client->driver.transport = transport;
+    psw_reached_clear(&home->reached);
+    home->reached = reached;
+    st = psw_reach_all(patience, client, error);
     if (st == PSC_OK)
-        st = keep_sessions(client, error);
+        st = psw_core_check_counted(core, error);
+    if (st == PSC_OK) {
+        st = psw_tables_reopen(client, error);
+        patience->mixed = st == PSC_PEER_GONE; /* they have ended once more */
+    }
+    return st == PSC_OK ? psw_core_resume(core, send_again, client, error) : st;
+}
+
+/* May another attempt be better? */
+static bool is_passing(const psw_patience_t *patience, psc_status_t st)
+{
+    return st == PSC_BUSY || ((st == PSC_MISMATCH || st == PSC_PEER_GONE) && patience->mixed);
+}
+
+/* psw_renew_fn. */
+static psc_status_t renew(void *context, psc_error_t *error)
+{
+    embps_client_t *client = context;
+    const address_home_t *home = client->home.context;
+    const uint64_t timeout_us = psw_core_timeout(client->driver.core);
+    uint32_t server = 0;
+    if (getpid() != home->process || !psw_core_is_stale(client->driver.core, &server))
+        return psc_error_set(error, PSC_UNSUPPORTED, "a child after a fork has to connect itself");
+    char *address = psc_strdup(home->reached.addresses[server]);
+    if (address == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for an address");
+    psw_patience_t patience = {
+        .address = address, .options = home->options, .begin_us = psc_clock_us()};
+    patience.options.wait_ms = UINT32_MAX; /* end_us says how long */
+    patience.options.cluster = psw_core_cluster(client->driver.core);
+    patience.end_us = timeout_us != 0 ? patience.begin_us + timeout_us : UINT64_MAX;
+    psc_status_t st;
+    while (is_passing(&patience, st = renew_once(&patience, client, error)) &&
+           psc_clock_us() < patience.end_us)
+        psc_clock_sleep_us(AGAIN_US);
+    psc_free(address);
+    return st;
+}
+
+/* ---- connecting ---- */
+
+/* home: with the servers that were reached. */
+static psc_status_t make_client(psw_patience_t *patience, address_home_t *home,
+                                embps_client_t **client_out, psc_error_t *error)
+{
+    embps_client_t *client = NULL;
+    psc_status_t st =
+        psw_reach_transport(patience, &home->reached, home->pool, &home->transport, error);
+    if (st == PSC_OK)
+        st = psw_client_create(home->transport, home->pool, home->reached.cluster, &client, error);
+    if (st == PSC_OK)
+        st = psw_reach_all(patience, client, error);
     if (st != PSC_OK && client != NULL) {
         psc_error_t what = PSC_ERROR_INIT;
         (void)psc_error_set(&what, st, "the connection failed");
@@ -338,28 +212,25 @@ static psc_status_t make_client(patience_t *patience, const cluster_t *cluster,
 }
 
 /* One attempt at it all. */
-static psc_status_t connect_once(patience_t *patience, embps_client_t **client_out,
+static psc_status_t connect_once(psw_patience_t *patience, embps_client_t **client_out,
                                  psc_error_t *error)
 {
-    cluster_t cluster = {0};
-    address_home_t *home = psc_alloc_zeroed(1, sizeof *home);
-    if (home == NULL)
-        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a client");
-    home->process = getpid();
-    psc_status_t st = psp_pool_create(POOL_KEEP_BYTES, &home->pool, error);
+    address_home_t *home = NULL;
+    psc_status_t st = make_home(&patience->options, &home, error);
+    if (st != PSC_OK)
+        return st;
+    st = psw_reach_first(patience, home->pool, &home->reached, error);
+    if (st == PSC_OK)
+        st = make_client(patience, home, client_out, error);
     if (st != PSC_OK) {
-        psc_free(home);
+        (void)!leave_address(home, false, NULL);
         return st;
     }
-    st = ask_first(patience, home->pool, &cluster, error);
-    if (st == PSC_OK)
-        st = make_client(patience, &cluster, home, client_out, error);
-    forget_cluster(&cluster);
-    if (st != PSC_OK) {
-        psc_error_t ignored = PSC_ERROR_INIT;
-        return leave_address(home, false, &ignored) == PSC_OK ? st : ignored.code;
-    }
-    (*client_out)->home = (psw_home_t){.leave = leave_address, .context = home};
+    embps_client_t *client = *client_out;
+    client->home = (psw_home_t){.leave = leave_address, .context = home};
+    client->driver.renew = renew;
+    client->driver.renew_context = client;
+    psw_core_keep(client->driver.core);
     return PSC_OK;
 }
 
@@ -380,7 +251,7 @@ int embps_connect(const char *address, const embps_connect_options_t *options,
                   embps_client_t **client_out, embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    patience_t patience = {.address = address, .begin_us = psc_clock_us()};
+    psw_patience_t patience = {.address = address, .begin_us = psc_clock_us()};
     if (address == NULL || client_out == NULL) {
         (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
                             "embps_connect needs an address and a place for the client");
@@ -396,9 +267,9 @@ int embps_connect(const char *address, const embps_connect_options_t *options,
     patience.end_us = patience.begin_us + (wait_us != 0 ? wait_us : UNHURRIED_US);
     do {
         st = connect_once(&patience, client_out, &what);
-        if (st != PSC_BUSY || wait_us == 0)
+        if (!is_passing(&patience, st) || wait_us == 0)
             break;
-        tell(&patience, psc_clock_us(), what.message);
+        psw_patience_tell(&patience, psc_clock_us(), what.message);
         psc_clock_sleep_us(AGAIN_US);
     } while (psc_clock_us() < patience.end_us);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);

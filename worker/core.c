@@ -25,6 +25,17 @@
 #define NONE PSW_CORE_NONE
 #define SCRATCH_BYTES ((size_t)1 << 20) /* a reply with 256 counters takes 70 KiB */
 
+psw_server_state_t psw_core_new_server(const psw_core_t *core)
+{
+    return (psw_server_state_t){.next_sequence = 1,
+                                .open_head = NONE,
+                                .open_tail = NONE,
+                                .queued_head = NONE,
+                                .queued_tail = NONE,
+                                .next_ready = NONE,
+                                .max_window_bytes = core->options.window_bytes};
+}
+
 psc_status_t psw_core_create(const psw_core_options_t *options, psw_core_t **core_out,
                              psc_error_t *error)
 {
@@ -57,13 +68,7 @@ psc_status_t psw_core_create(const psw_core_options_t *options, psw_core_t **cor
         return st;
     }
     for (uint32_t s = 0; s < options->n_servers; s++)
-        core->servers[s] = (psw_server_state_t){.next_sequence = 1,
-                                                .open_head = NONE,
-                                                .open_tail = NONE,
-                                                .queued_head = NONE,
-                                                .queued_tail = NONE,
-                                                .next_ready = NONE,
-                                                .max_window_bytes = core->options.window_bytes};
+        core->servers[s] = psw_core_new_server(core);
     *core_out = core;
     return PSC_OK;
 }
@@ -81,8 +86,11 @@ void psw_core_destroy(psw_core_t *core)
 {
     if (core == NULL)
         return;
-    for (size_t i = 0; i < core->n_parts; i++)
+    for (size_t i = 0; i < core->n_parts; i++) {
         psp_buffer_put(core->parts[i].buffer);
+        psp_buffer_put(core->parts[i].kept);
+    }
+    psw_core_free_strands(core, NULL);
     destroy_requests(core->live);
     destroy_requests(core->free_requests);
     psp_scratch_destroy(core->scratch);
@@ -115,6 +123,7 @@ psc_status_t psw_core_request(psw_core_t *core, psp_kind_t kind, psw_request_t *
         core->live->previous = request;
     core->live = request;
     core->requests_begun++;
+    core->n_unsealed++;
     *request_out = request;
     return PSC_OK;
 }
@@ -124,6 +133,7 @@ void psw_core_release(psw_core_t *core, psw_request_t *request)
     if (request == NULL)
         return;
     PSC_BUG_ON(request->open_parts != 0);
+    core->n_unsealed -= !request->sealed;
     if (request->previous != NULL)
         request->previous->next = request->next;
     else
@@ -137,7 +147,7 @@ void psw_core_release(psw_core_t *core, psw_request_t *request)
 
 void psw_core_seal(psw_core_t *core, psw_request_t *request)
 {
-    (void)core;
+    core->n_unsealed -= !request->sealed;
     request->sealed = true;
     if (request->open_parts == 0)
         psw_request_finish(request);
@@ -166,6 +176,10 @@ psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t se
                            psw_part_t *part_out, psc_error_t *error)
 {
     psc_status_t st = psw_core_state(core, error);
+    if (st == PSC_OK && server >= core->options.n_servers)
+        st = psc_error_set(error, PSC_PEER_GONE,
+                           "server %u is gone, %u are there now: what was begun with it is over",
+                           server, core->options.n_servers);
     if (st == PSC_OK)
         st = reserve_part(core, error);
     if (st != PSC_OK)
@@ -265,6 +279,8 @@ void psw_core_enqueue(psw_core_t *core, const psw_part_t *part, psp_buffer_t *bu
 
 psp_buffer_t *psw_core_next(psw_core_t *core)
 {
+    if (core->stale)
+        return NULL;
     psp_buffer_t *ping = core->pings_due != 0 ? psw_core_next_ping(core) : NULL;
     if (ping != NULL)
         return ping;
@@ -284,6 +300,10 @@ psp_buffer_t *psw_core_next(psw_core_t *core)
         to->queued_tail = NONE;
     psp_buffer_t *buffer = p->buffer;
     p->buffer = NULL;
+    if (core->keeps && (buffer->kind == PSP_PULL || buffer->kind == PSP_PUSH)) {
+        psp_buffer_share(buffer);
+        p->kept = buffer;
+    }
     to->queued_bytes -= buffer->size;
     to->n_queued--;
     to->window_bytes += p->cost;
@@ -309,6 +329,8 @@ void psw_core_close_part(psw_core_t *core, uint32_t index)
         to->window_bytes -= p->cost;
         to->window_messages--;
     }
+    psp_buffer_put(p->kept);
+    p->kept = NULL;
     psw_request_t *request = p->request;
     p->request = NULL;
     p->open = false;
@@ -338,10 +360,12 @@ psc_status_t psw_core_hello(psw_core_t *core, psw_request_t **request_out, psc_e
         st = psw_core_part(core, request, s, &part, error);
         if (st != PSC_OK)
             break;
-        psp_message_t message = {
-            .kind = PSP_HELLO,
-            .request = part.header,
-            .u.hello = {.worker = core->options.worker, .n_workers = core->options.n_workers}};
+        psp_message_t message = {.kind = PSP_HELLO,
+                                 .request = part.header,
+                                 .u.hello = {.worker = core->options.worker,
+                                             .n_workers = core->options.n_workers,
+                                             .n_former = core->n_former,
+                                             .former = core->former_sessions}};
         psp_buffer_t *buffer;
         st = psp_message_pack(core->options.pool, &message, &buffer, error);
         if (st == PSC_OK)
@@ -393,6 +417,8 @@ static psc_status_t accept_hello(psw_core_t *core, uint32_t server, const psp_he
         return psc_error_set(error, PSC_PROTOCOL, "server %u answered without a %s", server,
                              reply->session == 0 ? "session" : "slot map");
     psc_status_t st = accept_map(core, server, reply, error);
+    if (st == PSC_OK)
+        st = psw_core_take_counted(core, server, reply, error);
     if (st != PSC_OK)
         return st;
     if (reply->max_message_bytes != 0 && reply->max_message_bytes < core->max_message_bytes)
@@ -450,7 +476,12 @@ static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_er
     const uint64_t number = message.reply.request;
     const uint32_t index = (uint32_t)number;
     psw_part_state_t *p = index < core->n_parts ? &core->parts[index] : NULL;
-    if (psw_core_hear(core, buffer->peer, number))
+    const bool pinged = psw_core_hear(core, buffer->peer, number);
+    if (message.reply.error.code == PSC_PEER_GONE && message.kind != PSP_HELLO_REPLY &&
+        message.kind != PSP_GOODBYE_REPLY &&
+        psw_core_refused(core, buffer->peer, &message.reply.error))
+        return PSC_OK; /* all of this server is to be asked anew */
+    if (pinged)
         return PSC_OK; /* a sign of life, and no more */
     if (p == NULL || !p->open || p->buffer != NULL || p->generation != number >> 32 ||
         p->server != buffer->peer || p->reply_kind != buffer->kind) {
@@ -469,6 +500,14 @@ static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_er
         st = accept_hello(core, buffer->peer, &message.u.hello_reply, error);
     else
         st = psw_request_accept(p->request, buffer->peer, p->begin, p->n, &message, error);
+    if (message.reply.error.code == PSC_OK &&
+        (message.kind == PSP_PUSH_REPLY || message.kind == PSP_IMPORT_REPLY) &&
+        core->servers[buffer->peer].pushed < p->sequence)
+        core->servers[buffer->peer].pushed = p->sequence;
+    if (st == PSC_MISMATCH && core->relaying) { /* of other servers, for now */
+        psw_request_fail(p->request, -1, error);
+        st = PSC_OK;
+    }
     if (st == PSC_OK) {
         psw_core_close_part(core, index);
         psw_core_make_ready(core, buffer->peer);
@@ -506,7 +545,8 @@ void psw_core_fail(psw_core_t *core, const psc_error_t *error)
         if (!p->open)
             continue;
         psp_buffer_put(p->buffer);
-        p->buffer = NULL;
+        psp_buffer_put(p->kept);
+        p->buffer = p->kept = NULL;
         p->open = false;
         if (p->request == NULL)
             continue;
@@ -524,6 +564,8 @@ void psw_core_fail(psw_core_t *core, const psc_error_t *error)
     core->n_open = core->n_unasked = 0;
     core->next_deadline_us = UINT64_MAX;
     core->pings_due = 0;
+    core->stale = false;
+    psw_core_free_strands(core, error);
     for (psw_request_t *r = core->live; r != NULL; r = r->next) {
         if (!r->sealed)
             psw_request_fail(r, -1, error);
@@ -557,7 +599,7 @@ uint64_t psw_core_lowest_open(const psw_core_t *core, uint32_t server)
 
 bool psw_core_idle(const psw_core_t *core)
 {
-    return core->n_open == core->n_unasked;
+    return core->n_open == core->n_unasked && core->n_strands == 0;
 }
 
 size_t psw_core_queued_bytes(const psw_core_t *core, uint32_t server)

@@ -146,6 +146,7 @@ uint32_t psw_core_lease_ms(const psw_core_t *core, uint32_t server);
 
 /* 0: none, which is how a core begins. */
 void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us);
+uint64_t psw_core_timeout(const psw_core_t *core);
 
 /* Why nothing comes from a server at the moment, "" if that is not known: becomes part of the error
  * of requests that it keeps waiting for too long. Borrowed until the next call. */
@@ -158,6 +159,63 @@ bool psw_core_in_trouble(const psw_core_t *core);
 
 /* Of a server, after hello; "" if it did not say. Borrowed. */
 const char *psw_core_host(const psw_core_t *core, uint32_t server);
+
+/* ---- servers that are others now ---- */
+
+/*
+ * A client whose driver can find the servers anew (core_relay.c):
+ *
+ *     psw_core_keep(core);
+ *     ...
+ *     if (psw_core_is_stale(core, &server))
+ *         psw_core_relay(core, n_servers, error);
+ *         ... hello over other connections ...
+ *         psw_core_check_counted(core, error);
+ *         ... tables ...
+ *         psw_core_resume(core, fn, context, error);
+ *
+ * From keep on, messages with rows are kept until they are answered. When a server does not know
+ * the session, nothing fails: the core is stale, and nothing leaves any more until it is relaid.
+ * n_workers must be 0.
+ */
+void psw_core_keep(psw_core_t *core);
+/* server_out (may be NULL) gets one that is there. */
+bool psw_core_is_stale(const psw_core_t *core, uint32_t *server_out);
+/* A stale core that may be relaid now: no request is in the middle of being made. */
+bool psw_core_may_relay(const psw_core_t *core);
+
+/*
+ * Every session has ended, and there are n_servers servers, to which hello is to be said. What was
+ * under way is set apart: nothing of it is answered meanwhile. May be called again when the rest
+ * did not come to an end. Until psw_core_resume, what a server refuses is the request's error
+ * again. Errors: NO_MEMORY, INVALID_ARGUMENT (n_servers); nothing has changed then.
+ */
+PSC_MUST_CHECK psc_status_t psw_core_relay(psw_core_t *core, uint32_t n_servers,
+                                           psc_error_t *error);
+
+/* What was under way: a message, unpacked, of a request that waits for its answer. */
+typedef struct psw_stranded {
+    psw_request_t *request;
+    const psp_message_t *message; /* a pull or a push */
+    uint32_t begin, n;            /* its rows in request->order */
+    uint32_t deadline_ms;         /* what is left of it; 0: it has none */
+} psw_stranded_t;
+/* Is to make parts of the same request that ask the same, and enqueues them. */
+typedef psc_status_t (*psw_strand_fn)(void *context, const psw_stranded_t *stranded,
+                                      psc_error_t *error);
+
+/* Once there are sessions: whether all counts that had been acknowledged, as the servers have told
+ * in their hellos. Errors: PEER_GONE: something does not, or nobody knows; there is no going on. */
+PSC_MUST_CHECK psc_status_t psw_core_check_counted(const psw_core_t *core, psc_error_t *error);
+/*
+ * Goes on. Pushes that count already are answered; pulls and the other pushes are handed to fn,
+ * those of one former server in the order in which they left; what else was under way fails with
+ * PEER_GONE, to be asked again. Errors: what fn returns; the core should be ended then.
+ */
+PSC_MUST_CHECK psc_status_t psw_core_resume(psw_core_t *core, psw_strand_fn fn, void *context,
+                                            psc_error_t *error);
+/* How often it has gone on so: numbers of servers are others whenever this is another. */
+uint64_t psw_core_relaid(const psw_core_t *core);
 
 /* ---- looking ---- */
 

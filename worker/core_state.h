@@ -10,6 +10,7 @@
 typedef struct psw_part_state {
     psw_request_t *request; /* NULL: nobody waits for the answer */
     psp_buffer_t *buffer;   /* until sent */
+    psp_buffer_t *kept;     /* from then on, where messages are kept; else NULL */
     uint64_t sequence;
     uint64_t since_us;    /* when it was enqueued, in the core's patience */
     uint64_t deadline_us; /* when its rows are late, in the driver's time; 0: never */
@@ -39,8 +40,27 @@ typedef struct psw_server_state {
     bool ping_due, pinged; /* to be asked for a sign of life; asked and not answered */
     uint32_t lease_ms;     /* 0: none */
     uint64_t heard_us;     /* when it last answered anything, in the core's patience */
+    uint64_t pushed;       /* the last push or import that it acknowledged */
     char host[PSP_NAME_MAX + 1];
 } psw_server_state_t;
+
+/* A session that has ended, with a server of those that are others now. */
+typedef struct psw_former {
+    uint64_t pushed;  /* the last push or import that was acknowledged */
+    uint64_t counted; /* 1 + the last one that counts; 0: nobody has told */
+} psw_former_t;
+
+/* A part that was under way with it. */
+typedef struct psw_strand {
+    psw_request_t *request; /* NULL: it has its end */
+    psp_buffer_t *buffer;   /* NULL: not kept */
+    uint32_t reply_kind;
+    uint32_t former; /* its index */
+    bool was_sent;
+    uint64_t sequence;
+    uint64_t deadline_us;
+    uint32_t begin, n;
+} psw_strand_t;
 
 struct psw_core {
     psw_core_options_t options;
@@ -68,12 +88,37 @@ struct psw_core {
     const void *trouble_context;
     uint64_t next_deadline_us; /* no part has an earlier one; UINT64_MAX: none has any */
     uint32_t pings_due;        /* servers with ping_due */
+    uint64_t asked_around_us;  /* when all servers were asked for signs of life, in patience */
+
+    bool keeps; /* messages with rows; and a session that ends makes it stale */
+    bool stale, relaying;
+    uint32_t stale_server;
+    size_t n_unsealed; /* requests that get more parts */
+    uint64_t relaid;
+    psc_error_t refusal; /* why it is stale */
+    psw_former_t *former;
+    uint32_t n_former;
+    uint64_t *former_sessions; /* [n_former] for hellos */
+    psw_strand_t *strands;     /* [n_strands], those of one former server in order */
+    size_t n_strands;
 };
 
 /* core.c for core_time.c: takes a part out of its server's open list and frees it; puts a server
  * that may send on the ready list. */
 void psw_core_close_part(psw_core_t *core, uint32_t index);
 void psw_core_make_ready(psw_core_t *core, uint32_t server);
+
+/* core.c for core_relay.c: a server without a session. */
+psw_server_state_t psw_core_new_server(const psw_core_t *core);
+
+/* core_relay.c for core.c: a server has refused the session, with this; true: the core is stale
+ * now, and nothing has failed. What a server tells of former sessions. Frees what is set apart; its
+ * requests fail with error, or are left as they are where it is NULL. */
+bool psw_core_refused(psw_core_t *core, uint32_t server, const psc_error_t *refusal);
+PSC_MUST_CHECK psc_status_t psw_core_take_counted(psw_core_t *core, uint32_t server,
+                                                  const psp_hello_reply_t *reply,
+                                                  psc_error_t *error);
+void psw_core_free_strands(psw_core_t *core, const psc_error_t *error);
 
 /* core_time.c for core.c: a part's deadline; an answer of a server that has come, true when it is
  * that of a ping; the next ping to send, or NULL. */

@@ -23,6 +23,7 @@
 
 #define LOOK_US UINT64_C(200000)
 #define GRACE_US UINT64_C(20000)
+#define AROUND_US UINT64_C(1000000)
 #define PING_SHARE 4u
 #define PING_NUMBER (UINT64_MAX - 1) /* of no part: its lower half is out of range */
 
@@ -36,6 +37,11 @@ void psw_core_set_time(psw_core_t *core, uint64_t now_us)
 void psw_core_set_timeout(psw_core_t *core, uint64_t timeout_us)
 {
     core->timeout_us = timeout_us;
+}
+
+uint64_t psw_core_timeout(const psw_core_t *core)
+{
+    return core->timeout_us;
 }
 
 void psw_core_set_trouble(psw_core_t *core, psw_trouble_fn trouble, const void *context)
@@ -203,6 +209,24 @@ static void fail_silent(psw_core_t *core, const psw_part_state_t *part)
     psw_request_fail(part->request, -1, &error);
 }
 
+/* Asks all servers for signs of life: where one is silent, another may know that there are fewer
+ * now. */
+static bool ask_around(psw_core_t *core)
+{
+    bool any = false;
+    if (!core->keeps || core->patience_us - core->asked_around_us < AROUND_US)
+        return false;
+    core->asked_around_us = core->patience_us;
+    for (uint32_t s = 0; s < core->options.n_servers; s++) {
+        psw_server_state_t *to = &core->servers[s];
+        if (to->session == 0 || to->pinged || to->ping_due)
+            continue;
+        to->ping_due = any = true;
+        core->pings_due++;
+    }
+    return any;
+}
+
 /* Parts of a server that has been silent for too long; asks it for a sign of life before. */
 static bool expire_server(psw_core_t *core, uint32_t server)
 {
@@ -226,6 +250,8 @@ static bool expire_server(psw_core_t *core, uint32_t server)
             core->pings_due++;
             any = true;
         }
+        if (silence_us >= AROUND_US && trouble_with(core, server)[0] != '\0')
+            any = ask_around(core) || any;
         return any; /* later ones were enqueued later */
     }
     return any;
@@ -233,6 +259,8 @@ static bool expire_server(psw_core_t *core, uint32_t server)
 
 bool psw_core_expire(psw_core_t *core)
 {
+    if (core->stale)
+        return false;
     bool any = expire_parts(core);
     if (core->timeout_us == 0 || core->n_open == core->n_unasked)
         return any;

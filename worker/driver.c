@@ -5,7 +5,8 @@
  * a dead server is noticed. A transport error ends the core, so every caller gets the same error
  * then and later. Time is told to the core here: before messages are taken, and what has waited
  * too long ends when no more are there. The order "no message, then ask alive, then poll once more"
- * matters: a server enqueues its last replies before it is marked as ended. Threads: the client's
+ * matters: a server enqueues its last replies before it is marked as ended. A stale core is renewed
+ * at the beginning of a step, when whoever calls still waits for something. Threads: the client's
  * own; nothing is shared.
  */
 #include "worker/driver.h"
@@ -50,6 +51,9 @@ psc_status_t psw_driver_step(psw_driver_t *driver, bool *moved_out, psc_error_t 
 {
     psc_error_t what = PSC_ERROR_INIT;
     psc_status_t st = psw_core_state(driver->core, error);
+    if (st == PSC_OK && psw_core_may_relay(driver->core) &&
+        driver->renew(driver->renew_context, &what) != PSC_OK)
+        st = end(driver, &what, error);
     if (st == PSC_OK)
         st = move(driver, moved_out, error);
     if (st != PSC_OK || *moved_out || driver->alive == NULL ||
@@ -106,7 +110,8 @@ psc_status_t psw_driver_wait_room(psw_driver_t *driver, uint32_t server, size_t 
                                   psc_error_t *error)
 {
     psc_status_t st = psw_core_state(driver->core, error);
-    while (st == PSC_OK && psw_core_queued_bytes(driver->core, server) > bytes)
+    while (st == PSC_OK && !psw_core_is_stale(driver->core, NULL) &&
+           psw_core_queued_bytes(driver->core, server) > bytes)
         st = advance(driver, error);
     return st;
 }

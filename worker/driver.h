@@ -8,12 +8,18 @@
 /* Asked when no message comes: PSC_OK while servers can still answer, otherwise why they cannot. */
 typedef psc_status_t (*psw_alive_fn)(void *context, psc_error_t *error);
 
+/* Finds the servers anew, for a stale core, and goes on with them: core and transport of the driver
+ * are then of those. Waits for it. Errors: why that is not possible, which ends the core. */
+typedef psc_status_t (*psw_renew_fn)(void *context, psc_error_t *error);
+
 /* Plain data, filled by its owner; borrows all. */
 typedef struct psw_driver {
     psw_core_t *core;
     psp_transport_t *transport;
     psw_alive_fn alive; /* NULL: the transport itself reports what dies */
     void *alive_context;
+    psw_renew_fn renew; /* NULL: the core never gets stale */
+    void *renew_context;
 } psw_driver_t;
 
 /* Sends what may leave and takes what is there, without waiting. Errors: what ended the core. */
@@ -33,7 +39,8 @@ PSC_MUST_CHECK psc_status_t psw_driver_pause(psw_driver_t *driver, uint64_t unti
 /* Until no part is under way. Errors: what ended the core. */
 PSC_MUST_CHECK psc_status_t psw_driver_wait_idle(psw_driver_t *driver, psc_error_t *error);
 
-/* Until at most bytes are queued for server. Errors: what ended the core. */
+/* Until at most bytes are queued for server, or the core is stale: what is in the middle of being
+ * made is then enqueued as a whole, and goes to other servers. Errors: what ended the core. */
 PSC_MUST_CHECK psc_status_t psw_driver_wait_room(psw_driver_t *driver, uint32_t server,
                                                  size_t bytes, psc_error_t *error);
 

@@ -20,16 +20,21 @@ typedef struct source {
 struct embps_export {
     embps_table_t *table;
     bool want_state;
+    uint64_t relaid; /* psw_core_relaid: servers are meant by number */
+    bool told;       /* blocks were handed on: it cannot begin anew */
     uint32_t n_sources, turn;
     psw_block_t block; /* that was handed on last */
     psc_error_t error; /* the first one */
-    source_t sources[];
+    source_t *sources; /* [n_sources] */
 };
 
 static psc_status_t ask(embps_export_t *export, uint32_t server, const psw_block_t *last,
                         psc_error_t *error)
 {
     embps_client_t *client = export->table->client;
+    psc_status_t st = psw_client_check_servers(client, export->relaid, "export", error);
+    if (st != PSC_OK)
+        return st;
     psp_message_t message = {.kind = PSP_EXPORT};
     psp_export_t *asked = &message.u.export;
     asked->table = export->table->number;
@@ -40,12 +45,46 @@ static psc_status_t ask(embps_export_t *export, uint32_t server, const psw_block
         memcpy(asked->cursor, last->next, last->next_size);
     }
     psw_request_t **request = &export->sources[server].request;
-    psc_status_t st = psw_client_ask(client, &message, server, server + 1, request, error);
+    st = psw_client_ask(client, &message, server, server + 1, request, error);
     if (st != PSC_OK)
         return st;
     bool moved;
     (*request)->dim = export->table->dim;
     return psw_driver_step(&client->driver, &moved, error);
+}
+
+static void end_sources(embps_export_t *export)
+{
+    for (uint32_t s = 0; s < export->n_sources; s++) {
+        psw_request_t *request = export->sources[s].request;
+        /* An answer that nobody wants any more. */
+        if (request != NULL && psw_client_finish(export->table->client, request, NULL) != PSC_OK)
+            continue;
+    }
+    psc_free(export->sources);
+    export->sources = NULL;
+    export->n_sources = export->turn = 0;
+}
+
+/* Asks all servers that are there now, from the beginning. */
+static psc_status_t begin(embps_export_t *export, psc_error_t *error)
+{
+    const psw_core_t *core = export->table->client->driver.core;
+    psc_status_t st;
+    uint64_t relaid = export->relaid = psw_core_relaid(core);
+    do {
+        const uint32_t n = psw_core_n_servers(core);
+        end_sources(export);
+        export->relaid = relaid;
+        export->sources = psc_alloc_zeroed(n, sizeof *export->sources);
+        if (export->sources == NULL)
+            return psc_error_set(error, PSC_NO_MEMORY, "no memory for an export");
+        export->n_sources = n;
+        st = PSC_OK;
+        for (uint32_t s = 0; s < n && st == PSC_OK; s++)
+            st = ask(export, s, NULL, error);
+    } while (psw_client_again(export->table->client, st, &relaid));
+    return st;
 }
 
 static psc_status_t start(embps_table_t *table, uint32_t flags, embps_export_t **export_out,
@@ -55,20 +94,16 @@ static psc_status_t start(embps_table_t *table, uint32_t flags, embps_export_t *
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "embps_export_start needs a table, a place for the export, and flags "
                              "0 or EMBPS_EXPORT_STATE");
-    embps_client_t *client = table->client;
-    psc_status_t st = psw_cached_flush_all(client, error);
+    psc_status_t st = psw_cached_flush_all(table->client, error);
     if (st != PSC_OK)
         return st;
-    const uint32_t n = psw_core_n_servers(client->driver.core);
-    embps_export_t *export = psc_alloc_zeroed(1, sizeof *export + n * sizeof export->sources[0]);
+    embps_export_t *export = psc_alloc_zeroed(1, sizeof *export);
     if (export == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for an export");
     export->table = table;
     export->want_state = (flags & EMBPS_EXPORT_STATE) != 0;
-    export->n_sources = n;
     export->error = (psc_error_t)PSC_ERROR_INIT;
-    for (uint32_t s = 0; s < n && st == PSC_OK; s++)
-        st = ask(export, s, NULL, error);
+    st = begin(export, error);
     if (st != PSC_OK) {
         embps_export_end(export);
         return st;
@@ -118,7 +153,14 @@ int embps_export_next(embps_export_t *export, embps_block_t *block_out, embps_er
     while (export->error.code == PSC_OK) {
         const bool over = is_over(export);
         psc_error_t what = PSC_ERROR_INIT;
-        if (!over && take(export, &what) != PSC_OK) {
+        psc_status_t st = over ? PSC_OK : take(export, &what);
+        uint64_t relaid = export->relaid;
+        if (!export->told && psw_client_again(export->table->client, st, &relaid)) {
+            st = begin(export, &what);
+            if (st == PSC_OK)
+                continue;
+        }
+        if (st != PSC_OK) {
             export->error = what;
             break;
         }
@@ -127,6 +169,7 @@ int embps_export_next(embps_export_t *export, embps_block_t *block_out, embps_er
         const psw_block_t *block = &export->block;
         if (!over && block->n == 0)
             continue;
+        export->told = true;
         *block_out = (embps_block_t){.size = sizeof *block_out,
                                      .n = block->n,
                                      .dim = export->table->dim,
@@ -144,12 +187,7 @@ void embps_export_end(embps_export_t *export)
 {
     if (export == NULL)
         return;
-    for (uint32_t s = 0; s < export->n_sources; s++) {
-        psw_request_t *request = export->sources[s].request;
-        /* An answer that nobody wants any more. */
-        if (request != NULL && psw_client_finish(export->table->client, request, NULL) != PSC_OK)
-            continue;
-    }
+    end_sources(export);
     psw_block_clear(&export->block);
     psc_free(export);
 }

@@ -134,15 +134,12 @@ static psc_status_t import_block(embps_table_t *table, const embps_block_t *bloc
                                  uint64_t *created_out, psc_error_t *error)
 {
     psw_request_t *request;
-    psc_status_t st = check(table, block, error);
-    if (st != PSC_OK)
-        return st;
     embps_client_t *client = table->client;
     psw_core_t *core = client->driver.core;
     if (psw_core_clock(core) == PSP_CLOCK_END)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "import: this client's last clock has ended (embps_last_clock)");
-    st = psw_cached_flush_all(client, error);
+    psc_status_t st = psw_cached_flush_all(client, error);
     if (st == PSC_OK)
         st = psw_core_request(core, PSP_IMPORT, &request, error);
     if (st != PSC_OK)
@@ -166,7 +163,12 @@ int embps_import(embps_table_t *table, const embps_block_t *block, uint64_t *cre
                  embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    return import_block(table, block, created_out, &what) == PSC_OK
-               ? 0
-               : psw_error_export(&what, error);
+    psc_status_t st = check(table, block, &what);
+    if (st != PSC_OK)
+        return psw_error_export(&what, error);
+    uint64_t relaid = psw_core_relaid(table->client->driver.core);
+    do { /* the same rows may be put there twice */
+        st = import_block(table, block, created_out, &what);
+    } while (psw_client_again(table->client, st, &relaid));
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }

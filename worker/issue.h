@@ -122,6 +122,11 @@ PSC_MUST_CHECK psc_status_t psw_issue_prefetch(psw_issuer_t *issuer, const psw_t
                                                const psw_prefetch_options_t *options,
                                                size_t *n_dropped_out, psc_error_t *error);
 
+/* Enqueues what a message asked, whose servers are others now, as messages to those that are
+ * (psw_strand_fn). target: of its table. Errors: NO_MEMORY, what ended the core. */
+PSC_MUST_CHECK psc_status_t psw_issue_again(psw_issuer_t *issuer, const psw_target_t *target,
+                                            const psw_stranded_t *stranded, psc_error_t *error);
+
 /* Whether the sums of duplicates are finite, as psw_issue_push looks. Errors: INVALID_ARGUMENT,
  * NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t psw_issue_check_sums(psw_issuer_t *issuer, const psw_target_t *target,

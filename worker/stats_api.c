@@ -40,29 +40,39 @@ static void own_counters(const embps_client_t *client, embps_counter_fn fn, void
     fn(context, "client.cache.oldest", cache.oldest);
     fn(context, "client.requests", psw_core_requests_begun(client->driver.core));
     fn(context, "client.messages_sent", psw_core_messages_sent(client->driver.core));
+    fn(context, "client.servers_found_anew", psw_core_relaid(client->driver.core));
     fn(context, "client.retries", client->driver.transport->retries);
     fn(context, "client.bytes_sent", client->driver.transport->bytes_sent);
     fn(context, "client.bytes_received", client->driver.transport->bytes_received);
 }
 
-int embps_stats(embps_client_t *client, embps_counter_fn fn, void *context, embps_error_t *error)
+static psc_status_t ask(embps_client_t *client, embps_counter_fn fn, void *context,
+                        psc_error_t *error)
 {
-    psc_error_t what = PSC_ERROR_INIT;
     psw_request_t *request;
     psp_message_t message = {.kind = PSP_STATS};
     psc_status_t st = psw_client_ask(client, &message, 0, psw_core_n_servers(client->driver.core),
-                                     &request, &what);
-    if (st == PSC_OK) {
-        st = psw_driver_wait(&client->driver, request, &what);
-        if (st == PSC_OK && request->error.code == PSC_OK) {
-            for (size_t i = 0; i < request->counters.n; i++)
-                fn(context, request->counters.items[i].name, request->counters.items[i].value);
-            own_counters(client, fn, context);
-        }
-        psc_status_t finished = psw_client_finish(client, request, &what);
-        if (st == PSC_OK)
-            st = finished;
+                                     &request, error);
+    if (st != PSC_OK)
+        return st;
+    st = psw_driver_wait(&client->driver, request, error);
+    if (st == PSC_OK && request->error.code == PSC_OK) {
+        for (size_t i = 0; i < request->counters.n; i++)
+            fn(context, request->counters.items[i].name, request->counters.items[i].value);
+        own_counters(client, fn, context);
     }
+    const psc_status_t finished = psw_client_finish(client, request, error);
+    return st != PSC_OK ? st : finished;
+}
+
+int embps_stats(embps_client_t *client, embps_counter_fn fn, void *context, embps_error_t *error)
+{
+    psc_error_t what = PSC_ERROR_INIT;
+    uint64_t relaid = psw_core_relaid(client->driver.core);
+    psc_status_t st;
+    do {
+        st = ask(client, fn, context, &what);
+    } while (psw_client_again(client, st, &relaid));
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 

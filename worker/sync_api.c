@@ -59,26 +59,40 @@ psc_status_t psw_client_clock_start(embps_client_t *client, uint64_t progress,
     return tell_clock(client, clock + 1, progress, request_out, error);
 }
 
+/* st: of the call that began it, which has the request if it is OK. */
+static int finish_clock(embps_client_t *client, psc_status_t st, psw_request_t *request,
+                        uint64_t progress, uint64_t *total_progress_out, psc_error_t *what,
+                        embps_error_t *error)
+{
+    psp_message_t message = {.kind = PSP_CLOCK, .u.clock = {.progress = progress}};
+    const psw_core_t *core = client->driver.core;
+    uint64_t relaid = psw_core_relaid(core);
+    if (st == PSC_OK)
+        st = psw_client_clock_finish(client, request, total_progress_out, what);
+    while (psw_client_again(client, st, &relaid)) {
+        st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, what);
+        if (st == PSC_OK)
+            st = psw_client_clock_finish(client, request, total_progress_out, what);
+    }
+    return st == PSC_OK ? 0 : psw_error_export(what, error);
+}
+
 int embps_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
                 embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    psw_request_t *request;
+    psw_request_t *request = NULL;
     psc_status_t st = psw_client_clock_start(client, progress, &request, &what);
-    if (st == PSC_OK)
-        st = psw_client_clock_finish(client, request, total_progress_out, &what);
-    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+    return finish_clock(client, st, request, progress, total_progress_out, &what, error);
 }
 
 int embps_last_clock(embps_client_t *client, uint64_t progress, uint64_t *total_progress_out,
                      embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    psw_request_t *request;
+    psw_request_t *request = NULL;
     psc_status_t st = tell_clock(client, PSP_CLOCK_END, progress, &request, &what);
-    if (st == PSC_OK)
-        st = psw_client_clock_finish(client, request, total_progress_out, &what);
-    return st == PSC_OK ? 0 : psw_error_export(&what, error);
+    return finish_clock(client, st, request, progress, total_progress_out, &what, error);
 }
 
 psc_status_t psw_client_barrier(embps_client_t *client, psp_barrier_reply_t *reply_out,

@@ -128,6 +128,12 @@ static psc_status_t fill_message(const char *name, const embps_table_options_t *
     return st;
 }
 
+/* What servers tell of a table. */
+typedef struct opened {
+    uint32_t number, max_rows;
+    uint32_t *epochs; /* by server */
+} opened_t;
+
 /* One server's number and epoch of the table. */
 static psc_status_t open_at(embps_client_t *client, psp_message_t *message, uint32_t server,
                             psp_open_table_reply_t *reply_out, psc_error_t *error)
@@ -142,7 +148,34 @@ static psc_status_t open_at(embps_client_t *client, psp_message_t *message, uint
     return st != PSC_OK ? st : finished;
 }
 
-static embps_table_t *find_table(embps_client_t *client, uint32_t number)
+/* opened: freed by the caller whatever comes. */
+static psc_status_t open_everywhere(embps_client_t *client, const psp_open_table_t *options,
+                                    opened_t *opened, psc_error_t *error)
+{
+    const uint32_t n_servers = psw_core_n_servers(client->driver.core);
+    psp_message_t message = {.kind = PSP_OPEN_TABLE, .u.open_table = *options};
+    opened->epochs = psc_alloc_zeroed(n_servers, sizeof *opened->epochs);
+    psc_status_t st =
+        opened->epochs != NULL
+            ? PSC_OK
+            : psc_error_set(error, PSC_NO_MEMORY, "no memory for table %s", options->name);
+    for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
+        psp_open_table_reply_t reply;
+        st = open_at(client, &message, s, &reply, error);
+        if (st == PSC_OK && (reply.table == 0 || (s != 0 && reply.table != opened->number)))
+            st = psc_error_set(error, PSC_PROTOCOL, "server %u gave table %s the number %u, not %u",
+                               s, options->name, reply.table, opened->number);
+        if (st == PSC_OK) {
+            opened->number = message.u.open_table.table = reply.table;
+            opened->epochs[s] = reply.table_epoch;
+            if (reply.max_rows != 0 && (opened->max_rows == 0 || reply.max_rows < opened->max_rows))
+                opened->max_rows = reply.max_rows;
+        }
+    }
+    return st;
+}
+
+embps_table_t *psw_table_find(embps_client_t *client, uint32_t number)
 {
     embps_table_t *table = client->tables;
     while (table != NULL && table->number != number)
@@ -174,6 +207,7 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
                                psc_error_t *error)
 {
     psp_message_t message = {.kind = PSP_OPEN_TABLE};
+    opened_t opened = {.number = 0};
     embps_table_options_t known;
     psc_status_t st = take_options(given, &known, error);
     if (st == PSC_OK)
@@ -185,42 +219,28 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
         st = copy_format("option push_format", known.push_format, &push_format, error);
     if (st != PSC_OK)
         return st;
-    const uint32_t n_servers = psw_core_n_servers(client->driver.core);
     embps_table_t *table = psc_alloc_zeroed(1, sizeof *table);
-    uint32_t *epochs = psc_alloc_zeroed(n_servers, sizeof *epochs);
-    if (table == NULL || epochs == NULL) {
-        psc_free(epochs);
-        psc_free(table);
+    if (table == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for table %s", name);
-    }
     table->client = client;
+    table->options = message.u.open_table;
     table->dim = message.u.open_table.dim;
     table->whole = known.admit_shared; /* a shared row makes one step for all that a message has */
     set_kept(table, &message.u.open_table);
-    table->epochs = epochs;
     table->rounding_seed = psc_rng_stream(known.seed, client->worker, 0);
-    for (uint32_t s = 0; s < n_servers && st == PSC_OK; s++) {
-        psp_open_table_reply_t reply;
-        st = open_at(client, &message, s, &reply, error);
-        if (st == PSC_OK && (reply.table == 0 || (s != 0 && reply.table != table->number)))
-            st = psc_error_set(error, PSC_PROTOCOL, "server %u gave table %s the number %u, not %u",
-                               s, name, reply.table, table->number);
-        if (st == PSC_OK) {
-            table->number = message.u.open_table.table = table->kept.number = reply.table;
-            epochs[s] = reply.table_epoch;
-            if (reply.max_rows != 0 && (table->max_rows == 0 || reply.max_rows < table->max_rows))
-                table->max_rows = reply.max_rows;
-        }
-    }
+    st = open_everywhere(client, &table->options, &opened, error);
+    table->number = table->kept.number = opened.number;
+    table->max_rows = opened.max_rows;
+    table->epochs = opened.epochs;
     if (st != PSC_OK) {
         free_table(table);
         return st;
     }
-    embps_table_t *same = find_table(client, table->number);
+    embps_table_t *same = psw_table_find(client, table->number);
     if (same != NULL) {
-        const size_t bytes = n_servers * sizeof *epochs;
-        psw_cached_reopened(client, same->number, memcmp(same->epochs, epochs, bytes) != 0);
-        memcpy(same->epochs, epochs, bytes);
+        const size_t bytes = psw_core_n_servers(client->driver.core) * sizeof *opened.epochs;
+        psw_cached_reopened(client, same->number, memcmp(same->epochs, opened.epochs, bytes) != 0);
+        memcpy(same->epochs, opened.epochs, bytes);
         free_table(table);
     } else {
         table->next = client->tables;
@@ -234,16 +254,45 @@ static psc_status_t open_table(embps_client_t *client, const char *name,
     return PSC_OK;
 }
 
+psc_status_t psw_tables_reopen(embps_client_t *client, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    for (embps_table_t *table = client->tables; st == PSC_OK && table != NULL;
+         table = table->next) {
+        opened_t opened = {.number = 0};
+        st = open_everywhere(client, &table->options, &opened, error);
+        if (st == PSC_OK && opened.number != table->number)
+            st = psc_error_set(error, PSC_MISMATCH,
+                               "table %s is number %u at the servers that are there now, and was "
+                               "%u: connect again",
+                               table->options.name, opened.number, table->number);
+        if (st != PSC_OK) {
+            psc_free(opened.epochs);
+            break;
+        }
+        psw_cached_reopened(client, table->number, false);
+        psc_free(table->epochs);
+        table->epochs = opened.epochs;
+        table->max_rows = opened.max_rows;
+    }
+    return st;
+}
+
 int embps_table_open(embps_client_t *client, const char *name, const embps_table_options_t *options,
                      embps_table_t **table_out, embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    if (client == NULL || options == NULL || table_out == NULL)
+    psc_status_t st;
+    if (client == NULL || options == NULL || table_out == NULL) {
         (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
                             "embps_table_open needs a client, options and a place for the table");
-    else if (open_table(client, name, options, table_out, &what) == PSC_OK)
-        return 0;
-    return psw_error_export(&what, error);
+        return psw_error_export(&what, error);
+    }
+    uint64_t relaid = psw_core_relaid(client->driver.core);
+    do {
+        st = open_table(client, name, options, table_out, &what);
+    } while (psw_client_again(client, st, &relaid));
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
 uint32_t embps_table_dim(const embps_table_t *table)

@@ -24,6 +24,7 @@ typedef struct source {
 struct embps_watch {
     embps_table_t *table;
     bool want_rows;
+    uint64_t relaid; /* psw_core_relaid: servers are meant by number */
     uint32_t n_sources, turn;
     psw_block_t block; /* that was handed on last */
     bool lost;
@@ -34,6 +35,10 @@ struct embps_watch {
 static psc_status_t ask(embps_watch_t *watch, uint32_t server, psc_error_t *error)
 {
     source_t *source = &watch->sources[server];
+    embps_client_t *client = watch->table->client;
+    psc_status_t st = psw_client_check_servers(client, watch->relaid, "watch", error);
+    if (st != PSC_OK)
+        return st;
     psp_message_t message = {.kind = PSP_WATCH};
     psp_watch_t *asked = &message.u.watch;
     asked->table = watch->table->number;
@@ -42,8 +47,7 @@ static psc_status_t ask(embps_watch_t *watch, uint32_t server, psc_error_t *erro
     asked->wait_ms = WAIT_MS;
     asked->cursor_size = source->cursor_size;
     memcpy(asked->cursor, source->cursor, source->cursor_size);
-    psc_status_t st =
-        psw_client_ask(watch->table->client, &message, server, server + 1, &source->request, error);
+    st = psw_client_ask(client, &message, server, server + 1, &source->request, error);
     if (st == PSC_OK)
         source->request->dim = watch->table->dim;
     return st;
@@ -81,6 +85,7 @@ static psc_status_t start(embps_table_t *table, uint32_t flags, embps_watch_t **
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for a watch");
     watch->table = table;
     watch->want_rows = (flags & EMBPS_WATCH_ROWS) != 0;
+    watch->relaid = psw_core_relaid(driver->core);
     watch->n_sources = n;
     watch->error = (psc_error_t)PSC_ERROR_INIT;
     psc_status_t st = PSC_OK;
@@ -103,7 +108,12 @@ int embps_watch_start(embps_table_t *table, uint32_t flags, embps_watch_t **watc
                       embps_error_t *error)
 {
     psc_error_t what = PSC_ERROR_INIT;
-    return start(table, flags, watch_out, &what) == PSC_OK ? 0 : psw_error_export(&what, error);
+    uint64_t relaid = table != NULL ? psw_core_relaid(table->client->driver.core) : 0;
+    psc_status_t st;
+    do {
+        st = start(table, flags, watch_out, &what);
+    } while (table != NULL && psw_client_again(table->client, st, &relaid));
+    return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
 /* The answers that are there, from the server whose turn it is on; *found_out: one says something,
@@ -168,15 +178,17 @@ static void say_end(embps_watch_t *watch)
     embps_client_t *client = watch->table->client;
     for (uint32_t s = 0; s < watch->n_sources; s++) {
         source_t *source = &watch->sources[s];
+        source->last = NULL;
+        if (source->request == NULL || psw_request_done(source->request) ||
+            psw_client_check_servers(client, watch->relaid, "watch", NULL) != PSC_OK)
+            continue;
         psp_message_t message = {.kind = PSP_WATCH,
                                  .u.watch = {.table = watch->table->number,
                                              .table_epoch = watch->table->epochs[s],
                                              .end = true,
                                              .wait_ms = 1,
                                              .max_rows = 1}};
-        source->last = NULL;
-        if (source->request != NULL && !psw_request_done(source->request) &&
-            psw_client_ask(client, &message, s, s + 1, &source->last, NULL) == PSC_OK)
+        if (psw_client_ask(client, &message, s, s + 1, &source->last, NULL) == PSC_OK)
             source->last->dim = watch->table->dim;
     }
 }

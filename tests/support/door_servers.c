@@ -15,6 +15,12 @@
 #include <string.h>
 
 #define POOL_BYTES ((size_t)16 << 20)
+#define MOST_MAIL 64u
+
+typedef struct mail {
+    ps_round_word_t word;
+    uint32_t from;
+} mail_t;
 
 typedef struct door_server {
     psp_pool_t *pool;
@@ -23,6 +29,10 @@ typedef struct door_server {
     pthread_t thread;
     psc_status_t run;
     psc_error_t error;
+    struct door_servers *home;
+    ps_fellows_t fellows;
+    mail_t mail[MOST_MAIL]; /* words of the others that it has not heard yet */
+    size_t n_mail;
 } door_server_t;
 
 struct door_servers {
@@ -30,7 +40,34 @@ struct door_servers {
     uint32_t n;
     door_server_t *all;
     const char **addresses;
+    pthread_mutex_t mutex; /* of the mail of all */
 };
+
+/* Both of ps_fellows_t. */
+static void tell(void *context, uint32_t server, const ps_round_word_t *word)
+{
+    door_server_t *own = context;
+    door_servers_t *home = own->home;
+    door_server_t *to = &home->all[server];
+    assert_int_equal(pthread_mutex_lock(&home->mutex), 0);
+    assert_true(to->n_mail < MOST_MAIL);
+    to->mail[to->n_mail++] = (mail_t){.word = *word, .from = (uint32_t)(own - home->all)};
+    assert_int_equal(pthread_mutex_unlock(&home->mutex), 0);
+}
+
+static bool hear(void *context, ps_round_word_t *word_out, uint32_t *server_out)
+{
+    door_server_t *own = context;
+    assert_int_equal(pthread_mutex_lock(&own->home->mutex), 0);
+    const bool any = own->n_mail != 0;
+    if (any) {
+        *word_out = own->mail[0].word;
+        *server_out = own->mail[0].from;
+        memmove(&own->mail[0], &own->mail[1], --own->n_mail * sizeof own->mail[0]);
+    }
+    assert_int_equal(pthread_mutex_unlock(&own->home->mutex), 0);
+    return any;
+}
 
 static void *run_server(void *context)
 {
@@ -66,12 +103,15 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
     servers->addresses = calloc(options->n, sizeof *servers->addresses);
     assert_non_null(servers->all);
     assert_non_null(servers->addresses);
+    assert_int_equal(pthread_mutex_init(&servers->mutex, NULL), 0);
     for (uint32_t i = 0; i < options->n; i++)
         open_door(servers, i, options);
     if (options->instead_of_last != NULL)
         servers->addresses[options->n - 1] = options->instead_of_last;
     for (uint32_t i = 0; i < options->n; i++) {
         door_server_t *own = &servers->all[i];
+        own->home = servers;
+        own->fellows = (ps_fellows_t){.context = own, .tell = tell, .hear = hear};
         const ps_server_options_t of_server = {
             .data = options->folder != NULL ? options->folder : servers->own_folder,
             .memory_bytes = options->memory_bytes,
@@ -85,6 +125,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .resume = options->resume,
             .keep = 3,
             .same_run = true,
+            .fellows = &own->fellows,
             .addresses = servers->addresses};
         if (ps_server_open(&of_server, &own->server, &own->error) != PSC_OK)
             fail_msg("%s", own->error.message);
@@ -113,6 +154,7 @@ void door_servers_stop(door_servers_t *servers)
         psp_transport_destroy(own->door);
         psp_pool_destroy(own->pool);
     }
+    (void)pthread_mutex_destroy(&servers->mutex);
     test_scratch_destroy(servers->own_folder);
     free(servers->addresses);
     free(servers->all);

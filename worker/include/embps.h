@@ -179,17 +179,17 @@ typedef struct embps_connect_options {
  *
  * Lost connections are made again, at growing intervals, and what was not answered is sent again:
  * each push is applied once, and order is kept. A server that cannot be reached is one that is
- * silent: embps_set_timeout says for how long calls wait for it. Where a server has ended and
- * another one listens in its place, calls are refused: its tables are not those of before. Threads
- * of the library move messages while the program computes, and keep the sessions alive; they take
- * no signals. Proxies from the environment are ignored. Between machines give tls_ca: without it
- * all that goes over the wire can be read and changed there.
+ * silent: embps_set_timeout says for how long calls wait for it. Servers that go on from a
+ * checkpoint, any number of them, are found anew if one listens at an address that was known, and
+ * calls go on; exports and watches may end with PEER_GONE, and so does the client where something
+ * acknowledged is not in the checkpoint. The library's threads move messages and keep sessions
+ * alive; they take no signals. Proxies from the environment are ignored. Between machines give
+ * tls_ca: without it all that goes over the wire can be read and changed there.
  *
  * Fork: a client belongs to the process that connected. In a child of a fork its calls fail with
  * UNSUPPORTED (embps_close is allowed). It cannot connect by address either (UNSUPPORTED, at once)
  * if there had ever been a client by address, or a server that listens, in the process it was
- * forked from: it shares what that process's connections run on. Fork first, or spawn or exec.
- * The parent goes on undisturbed.
+ * forked from: it would share its connections. So fork first, or spawn. The parent goes on well.
  *
  * Errors: INVALID_ARGUMENT (what is no address; files that are no certificates, no key, no token; a
  * key of another certificate, one that has expired), NOT_FOUND (a file), PEER_GONE (nobody answers

@@ -1,7 +1,7 @@
 /*
  * Checkpoints by a client: servers that are started again go on to the last bit as if nothing had
- * been, optimizer state included; clients that stay have their pushes exactly once; and a
- * checkpoint that fails is the only thing that does.
+ * been, optimizer state included; and a checkpoint that fails is the only thing that does. Clients
+ * that stay meanwhile: test_started_again.c.
  */
 #include "embps.h"
 
@@ -247,193 +247,6 @@ static void servers_of_any_number_go_on_to_the_last_bit(void **state)
     test_scratch_destroy(folder);
 }
 
-/* ---- exactly once ---- */
-
-typedef struct pusher {
-    char address[64];
-    pthread_t thread;
-    atomic_bool stop;
-    atomic_uint pushed; /* that were acknowledged */
-    int code;           /* of the push that failed, or 0 */
-    embps_error_t error;
-} pusher_t;
-
-/* Adds 1 to a row, again and again. */
-static void *push_on(void *context)
-{
-    pusher_t *pusher = context;
-    embps_client_t *client = NULL;
-    embps_table_t *table = NULL;
-    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
-    const float one = 1;
-    const uint64_t id = 7;
-    options.dim = 1;
-    pusher->code = embps_connect(pusher->address, NULL, &client, &pusher->error);
-    if (pusher->code == 0)
-        pusher->code = embps_table_open(client, "counts", &options, &table, &pusher->error);
-    while (pusher->code == 0 && !atomic_load(&pusher->stop)) {
-        embps_request_t *request = NULL;
-        pusher->code =
-            embps_push_start(table, EMBPS_DELTA, &id, 1, &one, 0, &request, &pusher->error);
-        if (pusher->code == 0)
-            pusher->code = embps_wait(request, &pusher->error);
-        if (pusher->code == 0)
-            atomic_fetch_add(&pusher->pushed, 1);
-    }
-    if (client != NULL && embps_close(client, &error) != 0 && pusher->code == 0)
-        pusher->code = -1;
-    return NULL;
-}
-
-static void wait_for(const pusher_t *pusher, unsigned pushed)
-{
-    while (atomic_load(&pusher->pushed) < pushed)
-        psc_clock_sleep_us(1000);
-}
-
-static float counted(const char *address)
-{
-    embps_table_t *table = NULL;
-    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
-    const uint64_t id = 7;
-    float value = 0;
-    embps_client_t *client = connect_to(address);
-    options.dim = 1;
-    ok(embps_table_open(client, "counts", &options, &table, &error));
-    ok(embps_pull(table, &id, 1, &value, &error));
-    ok(embps_close(client, &error));
-    return value;
-}
-
-static void a_client_that_stays_has_its_pushes_once_when_the_server_is_started_again(void **state)
-{
-    (void)state;
-    char *folder = test_scratch_create(), checkpoints[256], data[256];
-    static pusher_t pusher;
-    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
-    of_servers.folder = test_path(data, sizeof data, folder, "data");
-    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
-    uint16_t port;
-    const int holder = held_port(&port);
-    of_servers.ports = &port;
-    door_servers_t *servers = door_servers_start(&of_servers);
-    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
-    assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
-    for (unsigned i = 1; i <= 3; i++) {
-        wait_for(&pusher, 20 * i);
-        door_servers_stop(servers);
-        servers = door_servers_start(&of_servers);
-    }
-    wait_for(&pusher, atomic_load(&pusher.pushed) + 20);
-    atomic_store(&pusher.stop, true);
-    assert_int_equal(pthread_join(pusher.thread, NULL), 0);
-    if (pusher.code != 0)
-        fail_msg("%s", pusher.error.message);
-    assert_true(counted(pusher.address) == (float)atomic_load(&pusher.pushed));
-    door_servers_stop(servers);
-    (void)close(holder);
-    test_scratch_destroy(folder);
-}
-
-static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **state)
-{
-    (void)state;
-    char *folder = test_scratch_create(), checkpoints[256], data[256];
-    char name[EMBPS_CHECKPOINT_NAME_BYTES];
-    static pusher_t pusher;
-    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
-    of_servers.folder = test_path(data, sizeof data, folder, "data");
-    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
-    uint16_t port;
-    const int holder = held_port(&port);
-    of_servers.ports = &port;
-    door_servers_t *servers = door_servers_start(&of_servers);
-    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", port);
-    assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
-    wait_for(&pusher, 20);
-    embps_client_t *client = connect_to(pusher.address);
-    ok(embps_checkpoint(client, NULL, 0, name, &error));
-    ok(embps_close(client, &error));
-    wait_for(&pusher, atomic_load(&pusher.pushed) + 20);
-    door_servers_stop(servers);
-    of_servers.resume = name; /* as after a crash: not the last one */
-    servers = door_servers_start(&of_servers);
-    assert_int_equal(pthread_join(pusher.thread, NULL), 0);
-    assert_int_equal(pusher.code, EMBPS_PEER_GONE);
-    if (strstr(pusher.error.message, "went back to a checkpoint") == NULL)
-        fail_msg("%s", pusher.error.message);
-    assert_true(counted(pusher.address) < (float)atomic_load(&pusher.pushed));
-    door_servers_stop(servers);
-    (void)close(holder);
-    test_scratch_destroy(folder);
-}
-
-/* Its rows may lie elsewhere, so nothing of its session is guessed: what counts is told. */
-static void a_client_of_another_number_of_servers_is_told_which_pushes_count(void **state)
-{
-    (void)state;
-    char *folder = test_scratch_create(), checkpoints[256];
-    static pusher_t pusher;
-    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
-    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
-    door_servers_t *servers = door_servers_start(&of_servers);
-    const uint16_t ports[2] = {door_servers_port(servers, 0), 0};
-    (void)snprintf(pusher.address, sizeof pusher.address, "127.0.0.1:%u", ports[0]);
-    assert_int_equal(pthread_create(&pusher.thread, NULL, push_on, &pusher), 0);
-    wait_for(&pusher, 20);
-    door_servers_stop(servers);
-    of_servers.ports = ports;
-    of_servers.n = 2;
-    servers = door_servers_start(&of_servers);
-    assert_int_equal(pthread_join(pusher.thread, NULL), 0);
-    assert_int_equal(pusher.code, EMBPS_PEER_GONE);
-    if (strstr(pusher.error.message, "of server 0 of 1, and now there are 2") == NULL)
-        fail_msg("%s", pusher.error.message);
-    /* The push that had no answer may count; those that had one do. */
-    const float value = counted(pusher.address), pushed = (float)atomic_load(&pusher.pushed);
-    assert_true(value == pushed || value == pushed + 1);
-    const char *told = strstr(pusher.error.message, "up to sequence ");
-    assert_non_null(told);
-    const float last = (float)strtoul(told + strlen("up to sequence "), NULL, 10);
-    assert_true(last >= value && last < value + 4); /* the table was opened before */
-    door_servers_stop(servers);
-    test_scratch_destroy(folder);
-}
-
-/* The number of a session that was given behind the cut is not given again. */
-static void a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another(void **state)
-{
-    (void)state;
-    char *folder = test_scratch_create(), checkpoints[256], data[256];
-    char name[EMBPS_CHECKPOINT_NAME_BYTES];
-    const uint64_t id = 3;
-    const float one = 1;
-    embps_table_options_t options = EMBPS_TABLE_OPTIONS_DEFAULT;
-    embps_table_t *table = NULL;
-    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
-    of_servers.folder = test_path(data, sizeof data, folder, "data");
-    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
-    door_servers_t *servers = door_servers_start(&of_servers);
-    const uint16_t port = door_servers_port(servers, 0);
-    of_servers.ports = &port;
-    embps_client_t *client = connect_to(door_servers_address(servers, 0));
-    ok(embps_checkpoint(client, NULL, 0, name, &error));
-    ok(embps_close(client, &error));
-    embps_client_t *unknown = connect_to(door_servers_address(servers, 0));
-    options.dim = 1;
-    ok(embps_table_open(unknown, "t", &options, &table, &error));
-    ok(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error));
-    door_servers_stop(servers);
-    of_servers.resume = name;
-    servers = door_servers_start(&of_servers);
-    client = connect_to(door_servers_address(servers, 0));
-    assert_int_equal(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error), EMBPS_PEER_GONE);
-    (void)embps_close(unknown, &error);
-    ok(embps_close(client, &error));
-    door_servers_stop(servers);
-    test_scratch_destroy(folder);
-}
-
 /* ---- what fails ---- */
 
 static void a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay(void **state)
@@ -634,10 +447,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(servers_go_on_from_a_checkpoint_to_the_last_bit),
         cmocka_unit_test(servers_of_any_number_go_on_to_the_last_bit),
-        cmocka_unit_test(a_client_that_stays_has_its_pushes_once_when_the_server_is_started_again),
-        cmocka_unit_test(a_client_whose_pushes_are_lost_with_a_checkpoint_is_told),
-        cmocka_unit_test(a_client_of_another_number_of_servers_is_told_which_pushes_count),
-        cmocka_unit_test(a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another),
         cmocka_unit_test(a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay),
         cmocka_unit_test(without_a_name_the_state_is_that_of_where_the_run_stands),
         cmocka_unit_test(checkpoints_without_a_state_push_out_none_that_has_one),
