@@ -2,6 +2,7 @@
 library are, EMBPS_BUILD being the build folder, and ends with 77 (skipped) where something is not
 there."""
 
+import contextlib
 import importlib
 import os
 import pathlib
@@ -11,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -61,6 +63,24 @@ def seed():
     value = int(os.environ.get("EMBPS_TEST_SEED", random.SystemRandom().randrange(2**31)))
     print(f"EMBPS_TEST_SEED={value}", file=sys.stderr)
     return value
+
+
+@contextlib.contextmanager
+def held(client):
+    """Another thread has the client for the time of the block, as one that waits in a call of it."""
+    taken, end = threading.Event(), threading.Event()
+
+    def wait():
+        taken.set()
+        end.wait()
+    thread = threading.Thread(target=client._session.run, args=(wait,))
+    thread.start()
+    taken.wait()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join()
 
 
 class Case(unittest.TestCase):

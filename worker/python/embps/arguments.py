@@ -90,11 +90,11 @@ def milliseconds(name: str, seconds: Any) -> int:
     return max(1, round(found * 1000))
 
 
-def seconds_left(name: str, seconds: Any) -> float:
-    """How long to wait, from 0."""
+def seconds_left(name: str, seconds: Any, other: str = ", or None,") -> float:
+    """How long to wait, from 0. other: what else the argument may be."""
     found = real(name, seconds)
     if found < 0:
-        raise InvalidArgument(f"{name}: {seconds!r} s; from 0 on, or None, are wanted")
+        raise InvalidArgument(f"{name}: {seconds!r} s; from 0 on{other} is wanted")
     return found
 
 

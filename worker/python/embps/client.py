@@ -5,8 +5,14 @@ rows are float32, and come in the shape of the ids with one more dimension, D. D
 allowed everywhere: their gradients and deltas are summed, of assigned rows the last one counts.
 
 Threads: any thread may call; calls of one client go one after another, so a thread that waits (a
-barrier, a pull with a staleness) keeps others waiting. Threads that must not wait for each other
-each take a client of their own (connect_many).
+barrier, a pull with a staleness) keeps others waiting, but for calls that end in _async, prefetch and
+set_step: those never wait, and are made when that thread's call has ended. Threads that must not wait
+for each other each take a client of their own (connect_many).
+
+Ctrl-C is seen when the call of the library that is under way returns; connect, tables and stats are
+left at once, and end on their own. The client is as good as before, futures and iterators go on, and
+memory lives as long as the library writes to it. A signal handler that calls the client in the middle
+of another call of it gets Busy.
 """
 
 from __future__ import annotations
@@ -19,16 +25,17 @@ import weakref
 from collections.abc import Callable, Iterator
 from ctypes import POINTER, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from . import arguments, arrays, errors, library
 from .arguments import U32_MAX, U64_MAX, Path, Spec, TableInfo
 from .errors import InvalidArgument
-from .requests import Future, Session
-from .walks import Walk, Watch
+from .requests import Future, Session, apart
+from .walks import Pairs, Walk, Watch
 
+T = TypeVar("T")
 
 
 class RowState(enum.IntEnum):
@@ -92,9 +99,8 @@ class Table:
               states: np.ndarray | None) -> np.ndarray:
         array, flags = arrays.as_ids(ids), _flags(scan, exact)
         rows = arrays.as_out(out, (*array.shape, self.dim))
-        with self._session.use():
-            library.call("embps_pull_states", self._handle, arrays.id_pointer(array), array.size,
-                         arrays.row_pointer(rows), arrays.state_pointer(states), flags)
+        self._session.call("embps_pull_states", self._handle, arrays.id_pointer(array), array.size,
+                           arrays.row_pointer(rows), arrays.state_pointer(states), flags)
         return rows
 
     def pull_within(self, ids: Any, seconds: float, *,
@@ -105,27 +111,29 @@ class Table:
         shape = (*array.shape, self.dim)
         rows = np.zeros(shape, dtype=np.float32) if out is None else arrays.as_out(out, shape)
         states = np.empty(array.shape, dtype=np.uint8)
-        with self._session.use():
-            library.call("embps_pull_within", self._handle, arrays.id_pointer(array), array.size,
-                         arrays.row_pointer(rows), arrays.state_pointer(states), 0, deadline)
+        self._session.call("embps_pull_within", self._handle, arrays.id_pointer(array), array.size,
+                           arrays.row_pointer(rows), arrays.state_pointer(states), 0, deadline)
         return rows, states
 
     def pull_async(self, ids: Any, *, out: np.ndarray | None = None, scan: bool = False,
                    exact: bool = False) -> Future[np.ndarray]:
-        """pull without waiting. out must be left alone until the future has its result."""
+        """pull without waiting, as push_async. out must be left alone until the future has its result."""
         array, flags = arrays.as_ids(ids), _flags(scan, exact)
         rows = arrays.as_out(out, (*array.shape, self.dim))
-        handle = c_void_p()
-        with self._session.use():
-            library.call("embps_pull_states_start", self._handle, arrays.id_pointer(array), array.size,
-                         arrays.row_pointer(rows), None, flags, byref(handle))
-        return Future(self.client, self._session, handle, rows)
+
+        def make(given: np.ndarray) -> tuple[Any, ...]:
+            return self._handle, arrays.id_pointer(given), given.size, arrays.row_pointer(rows), None, flags
+        future = Future(self.client, self._session, rows)
+        self._session.start("embps_pull_states_start", make, array, record=future._record)
+        return future
 
     def push(self, ids: Any, grads: Any, lr: float) -> None:
         """Gradients, [*ids.shape, D], that the table's optimizer applies at this rate.
 
         A value that is not finite is an InvalidArgument that names its id; then nothing was sent.
-        Each server applies its part of a push whole or not at all.
+        Each server applies its part of a push whole or not at all. Where a push fails with Timeout or
+        PeerGone, or an interrupt (Ctrl-C) ends the call, it may have been applied or be applied yet: who
+        pushes once more may have moved the rows twice. So it is with push_delta and import_rows.
         """
         self._push(library.GRADIENT, ids, grads, lr)
 
@@ -139,7 +147,8 @@ class Table:
 
     def push_async(self, ids: Any, grads: Any, lr: float) -> Future[None]:
         """push without waiting for its answer; arrays are copied before this returns. Waits only
-        while more than 32 MiB are queued for one server."""
+        while more than 32 MiB are queued, for one server or for another thread that has the client: then
+        the call is made when that thread lets go, and what it says is raised by the future alone."""
         return self._push_start(library.GRADIENT, ids, grads, lr)
 
     def push_delta_async(self, ids: Any, deltas: Any) -> Future[None]:
@@ -151,12 +160,15 @@ class Table:
         return self._push_start(library.ASSIGN, ids, rows, 0.0)
 
     def _push_arguments(self, kind: int, ids: Any, rows: Any, lr: float) -> tuple[Any, ...]:
+        """The ids, the rows, and what makes arguments of them."""
         array = arrays.as_ids(ids)
         what = ("grads", "deltas", "rows")[kind]
         values = arrays.as_rows(rows, (*array.shape, self.dim), what)
         rate = arguments.single("lr", lr)
-        return array, values, (self._handle, kind, arrays.id_pointer(array), array.size,
-                               arrays.row_pointer(values), rate)
+
+        def make(ids: np.ndarray, rows: np.ndarray) -> tuple[Any, ...]:
+            return self._handle, kind, arrays.id_pointer(ids), ids.size, arrays.row_pointer(rows), rate
+        return array, values, make
 
     @contextlib.contextmanager
     def _changing(self, ids: np.ndarray) -> Iterator[None]:
@@ -169,16 +181,16 @@ class Table:
                 told.changed(ids)
 
     def _push(self, kind: int, ids: Any, rows: Any, lr: float) -> None:
-        array, _values, given = self._push_arguments(kind, ids, rows, lr)
-        with self._changing(array), self._session.use():
-            library.call("embps_push", *given)
+        array, values, make = self._push_arguments(kind, ids, rows, lr)
+        with self._changing(array):
+            self._session.call("embps_push", *make(array, values))
 
     def _push_start(self, kind: int, ids: Any, rows: Any, lr: float) -> Future[None]:
-        array, _values, given = self._push_arguments(kind, ids, rows, lr)
-        handle = c_void_p()
-        with self._changing(array), self._session.use():
-            library.call("embps_push_start", *given, byref(handle))
-        return Future(self.client, self._session, handle, None)
+        array, values, make = self._push_arguments(kind, ids, rows, lr)
+        future: Future[None] = Future(self.client, self._session, None)
+        with self._changing(array):
+            self._session.start("embps_push_start", make, array, values, record=future._record)
+        return future
 
     # The whole table
 
@@ -189,8 +201,7 @@ class Table:
         that come into being after the start may be there or not. Rows that expired or were not
         admitted are left out. The order is the servers' own.
         """
-        for block in self.export_blocks():
-            yield block.ids, block.values
+        return Pairs(self.client, self._session, self._handle, False)
 
     def export_blocks(self, *, state: bool = False) -> Walk:
         """The same as an iterator of Block. state: with what the optimizer keeps beside the rows, and
@@ -226,8 +237,8 @@ class Table:
             numbers = arrays.as_counts(counts, (*array.shape, 2))
             block.counts = numbers.ctypes.data_as(POINTER(c_uint32))
         created = c_uint64()
-        with self._changing(array), self._session.use():
-            library.call("embps_import", self._handle, byref(block), byref(created))
+        with self._changing(array):
+            self._session.call("embps_import", self._handle, byref(block), byref(created))
         return created.value
 
     def prefetch(self, ids: Any, clock: int = 0) -> None:
@@ -235,15 +246,14 @@ class Table:
         read them from disk before. Changes nothing but speed, and never waits."""
         array = arrays.as_ids(ids)
         number = arguments.number("clock", clock, U64_MAX)
-        with self._session.use():
-            library.call("embps_prefetch", self._handle, arrays.id_pointer(array), array.size, number)
+        self._session.start("embps_prefetch", lambda ids: (self._handle, arrays.id_pointer(ids), ids.size, number),
+                            array)
 
     def set_step(self, step: int) -> None:
         """The number, from 1, of the optimizer's step that later pushes belong to: adam and its kin
         correct their bias by it. 0: unknown, then each row's own updates count."""
         number = arguments.number("step", step, U64_MAX)
-        with self._session.use():
-            library.lib.embps_table_set_step(self._handle, number)
+        self._session.start("embps_table_set_step", lambda: (self._handle, number))
 
 
 def _flags(scan: bool, exact: bool) -> int:
@@ -272,7 +282,7 @@ class Client:
         if kind is None:
             self.close()
         else:
-            self._finalizer()  # the exception that is under way is the one to be seen
+            _close_quietly(self._session)  # the exception that is under way is the one to be seen
 
     def __reduce__(self) -> Any:
         raise TypeError("a client of embps cannot be copied or pickled; connect where it is needed")
@@ -280,8 +290,7 @@ class Client:
     def close(self) -> None:
         """Waits for all that is under way, says goodbye, frees the client and its tables. Raises the
         error of a push whose future was dropped. May be called again."""
-        self._finalizer.detach()
-        self._session.close()
+        self._session.close()  # the finalizer stays: it is what closes where an interrupt ends this
 
     def flush(self) -> None:
         """Waits for all calls whose futures were dropped; raises the first error of one of them."""
@@ -302,21 +311,28 @@ class Client:
         """
         struct, encoded = arguments.table_options(dim, init, optimizer, seed, options), arguments.text("name", name)
         handle = c_void_p()
-        with self._session.use() as client:
-            library.call("embps_table_open", client, encoded, byref(struct), byref(handle))
+        self._session.client_call("embps_table_open", encoded, byref(struct), byref(handle))
         return Table(self, handle, name, struct.dim)
 
     def tables(self) -> list[TableInfo]:
         """The tables that the servers have, with their options, in the order in which they were made.
         With a token, those alone for which it has a right."""
-        found: list[TableInfo] = []
+        return self._told("embps_tables", library.TableFn, lambda name, struct, rows_created: arguments.table_info(
+            name, struct.contents, rows_created))
 
-        @library.TableFn
-        def add(_context: int, name: bytes, struct: Any, rows_created: int) -> None:
-            found.append(arguments.table_info(name, struct.contents, rows_created))
+    def _told(self, call: str, kind: Any, make: Callable[..., T]) -> list[T]:
+        """make of all that a call tells its callback."""
+        found: list[T] = []
+        failed: list[BaseException] = []
 
-        with self._session.use() as client:
-            library.call("embps_tables", client, add, None)
+        def add(_context: int, *told: Any) -> None:
+            try:
+                found.append(make(*told))
+            except BaseException as error:  # which would not come through the library
+                failed.append(error)
+        apart(self._session.client_call, call, kind(add), None)
+        if failed:
+            raise failed[0]
         return found
 
     # Workers together
@@ -332,37 +348,32 @@ class Client:
     def _clock(self, call: str, progress: int) -> int:
         number = arguments.number("progress", progress, U64_MAX)
         total = c_uint64()
-        with self._session.use() as client:
-            library.call(call, client, number, byref(total))
+        self._session.client_call(call, number, byref(total))
         return total.value
 
     def barrier(self) -> None:
         """Returns when all workers have come and their earlier pushes are applied. Raises Interrupted or
         PeerGone where another worker was stopped or is gone."""
-        with self._session.use() as client:
-            library.call("embps_barrier", client)
+        self._session.client_call("embps_barrier")
 
     def set_staleness(self, clocks: int | None) -> None:
         """How many clocks workers may be apart: None: any (asynchronous); 0: in step."""
         number = library.ASYNC if clocks is None else arguments.number("clocks", clocks, U32_MAX)
-        with self._session.use() as client:
-            library.lib.embps_set_staleness(client, number)
+        self._session.client_value("embps_set_staleness", number)
 
     def set_cache(self, size: int | str, flush_clocks: int = 1) -> None:
         """Copies of the rows pulled most often, within so many bytes (or "64M"); 0: none.
         flush_clocks: for how many clocks deltas are accumulated, 1 to 1,000."""
         n_bytes = arguments.size("size", size)
         clocks = arguments.number("flush_clocks", flush_clocks, library.FLUSH_MAX, least=1)
-        with self._session.use() as client:
-            library.call("embps_set_cache", client, n_bytes)
-            library.lib.embps_set_flush(client, clocks)
+        self._session.client_call("embps_set_cache", n_bytes)
+        self._session.client_value("embps_set_flush", clocks)
 
     def set_timeout(self, seconds: float | None) -> None:
         """How long a server may owe an answer without a sign of life before calls raise Timeout.
         None: for ever."""
         number = 0 if seconds is None else arguments.milliseconds("seconds", seconds)
-        with self._session.use() as client:
-            library.lib.embps_set_timeout(client, number)
+        self._session.client_value("embps_set_timeout", number)
 
     # Checkpoints
 
@@ -381,8 +392,7 @@ class Client:
         if not isinstance(state, bytes):
             raise InvalidArgument(f"state: bytes are wanted, not {type(state).__name__}")
         name = ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
-        with self._session.use() as client:
-            library.call("embps_checkpoint", client, state, len(state), name)
+        self._session.client_call("embps_checkpoint", state, len(state), name)
         self._last_checkpoint = name.value.decode()
         return self._last_checkpoint
 
@@ -391,11 +401,12 @@ class Client:
         whomever, or else the one that it went on from (--resume), whatever others the folder has. Raises
         NotFound where there is none, Corrupt where it is damaged."""
         text = None if name is None else arguments.text("name", name)
+        if text == b"":
+            raise InvalidArgument("name: \"\" is no checkpoint's; None is that of the newest")
         size, found = c_size_t(), ctypes.create_string_buffer(library.CHECKPOINT_NAME_BYTES)
-        with self._session.use() as client:
-            library.call("embps_checkpoint_state", client, text, None, 0, byref(size), found)
-            state = ctypes.create_string_buffer(max(size.value, 1))
-            library.call("embps_checkpoint_state", client, found.value, state, size.value, byref(size), None)
+        self._session.client_call("embps_checkpoint_state", text, None, 0, byref(size), found)
+        state = ctypes.create_string_buffer(max(size.value, 1))
+        self._session.client_call("embps_checkpoint_state", found.value, state, size.value, byref(size), None)
         return state.raw[:size.value]
 
     # Looking
@@ -403,44 +414,31 @@ class Client:
     @property
     def worker_rank(self) -> int:
         """Which worker of the job this is, from 0; by address 0."""
-        with self._session.use() as client:
-            return int(library.lib.embps_worker_rank(client))
+        return int(self._session.client_value("embps_worker_rank"))
 
     @property
     def worker_count(self) -> int:
         """How many workers the job has; by address 0, for who comes so is none."""
-        with self._session.use() as client:
-            return int(library.lib.embps_worker_count(client))
+        return int(self._session.client_value("embps_worker_count"))
 
     @property
     def cluster(self) -> int:
         """The number of the run: the same at all its servers, and never again."""
-        with self._session.use() as client:
-            return int(library.lib.embps_cluster(client))
+        return int(self._session.client_value("embps_cluster"))
 
     @property
     def server_count(self) -> int:
         """How many servers have parts of the tables."""
-        with self._session.use() as client:
-            return int(library.lib.embps_server_count(client))
+        return int(self._session.client_value("embps_server_count"))
 
     def stats(self) -> dict[str, int]:
         """All counters, summed over the servers; those of this client begin with "client."."""
-        counters: dict[str, int] = {}
-
-        @library.CounterFn
-        def add(_context: int, name: bytes, value: int) -> None:
-            counters[name.decode()] = value
-
-        with self._session.use() as client:
-            library.call("embps_stats", client, add, None)
-        return counters
+        return dict(self._told("embps_stats", library.CounterFn, lambda name, value: (name.decode(), value)))
 
     def traffic(self) -> tuple[int, int]:
         """Bytes of all messages that this client sent and received."""
         sent, received = c_uint64(), c_uint64()
-        with self._session.use() as client:
-            library.lib.embps_traffic(client, byref(sent), byref(received))
+        self._session.client_value("embps_traffic", byref(sent), byref(received))
         return sent.value, received.value
 
 
@@ -463,8 +461,8 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
 
     timeout: as set_timeout, in seconds. By address: wait, how long servers may take until they are
     there, in seconds; cluster, the run that it must be (Client.cluster), 0: any; waiting, called about
-    once a second with a line about whom connect waits for. Local: memory, what that server takes for
-    rows, at least 8M.
+    once a second with a line about whom connect waits for; what it raises ends the call. Local: memory,
+    what that server takes for rows, at least 8M.
 
     Also by address, names of files, each by default what the environment variable says; "": none.
     tls_ca (EMBPS_TLS_CA): TLS, and who must have signed the servers' certificates, which must also name
@@ -486,25 +484,34 @@ def connect(address: str, *, memory: int | str = "256M", timeout: float | None =
                         ("token_file", token_file)):
         setattr(wanted, name, _file(name, given))
     if waiting is not None:
-        call = waiting
-        if not callable(call):
+        if not callable(waiting):
             raise InvalidArgument(f"waiting: {waiting!r} cannot be called")
-        wanted.waiting = library.WaitingFn(lambda _context, line: call(line.decode(errors="replace")))
     if isinstance(address, str) and address.startswith("local:"):
         client, = connect_many(address, 1, memory=memory)
     else:
         arguments.size("memory", memory)
-        encoded, handle = arguments.text("address", address), c_void_p()
-        library.call("embps_connect", encoded, byref(wanted), byref(handle))
-        client = Client(Session(handle))
-    with client._session.use() as pointer:
-        library.lib.embps_set_timeout(pointer, limit)
+        encoded = arguments.text("address", address)
+        client = (apart(_connect, encoded, wanted) if waiting is None else
+                  apart(_connect_telling, encoded, wanted, told=waiting))
+    client._session.client_value("embps_set_timeout", limit)
     return client
+
+
+def _connect(address: bytes, wanted: library.ConnectOptions) -> Client:
+    """Runs apart, as an interrupt between the library's return and the Client would leave it connected."""
+    handle = c_void_p()
+    library.call("embps_connect", address, byref(wanted), byref(handle))
+    return Client(Session(handle))
+
+
+def _connect_telling(tell: Callable[[str], None], address: bytes, wanted: library.ConnectOptions) -> Client:
+    wanted.waiting = library.WaitingFn(lambda _context, line: tell(line.decode(errors="replace")))
+    return _connect(address, wanted)
 
 
 def _wait(seconds: Any) -> int:
     """Milliseconds; 0: servers must be there."""
-    return 0 if arguments.seconds_left("wait", seconds) == 0 else arguments.milliseconds("wait", seconds)
+    return 0 if arguments.seconds_left("wait", seconds, "") == 0 else arguments.milliseconds("wait", seconds)
 
 
 def connect_many(address: str, n: int, *, memory: int | str = "256M") -> list[Client]:
@@ -516,6 +523,11 @@ def connect_many(address: str, n: int, *, memory: int | str = "256M") -> list[Cl
         raise InvalidArgument(f"address: {address!r} is not \"local:DIR\"")
     count = arguments.number("n", n, library.LOCAL_WORKERS_MAX, least=1)
     local = library.LocalOptions(arguments.path("address", rest), arguments.size("memory", memory), count)
-    handles = (c_void_p * count)()
+    return apart(_connect_local, local)
+
+
+def _connect_local(local: library.LocalOptions) -> list[Client]:
+    """Runs apart, as _connect."""
+    handles = (c_void_p * local.n_workers)()
     library.call("embps_connect_local_many", byref(local), handles)
     return [Client(Session(c_void_p(handle))) for handle in handles]

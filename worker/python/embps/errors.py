@@ -45,7 +45,7 @@ class Unsupported(Error):
 
 
 class Busy(Error):
-    """Not now; later it may go."""
+    """Not now; later it may go. Also: a signal handler calls a client in the middle of a call of it."""
     code = 6
 
 
@@ -70,7 +70,7 @@ class PeerGone(Error, ConnectionError):
 
 
 class Timeout(Error, TimeoutError):
-    """A server owes an answer for too long. A push that fails so may still be applied."""
+    """A server owes an answer for too long. A push that fails so may have been applied, or be so yet."""
     code = 22
 
 

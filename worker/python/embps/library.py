@@ -7,13 +7,17 @@ the time of each call. Nothing here checks arguments: arguments.py and arrays.py
 
 from __future__ import annotations
 
+import collections
 import ctypes
+import functools
+import operator
 import os
 import pathlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float,
                     c_int, c_int32, c_size_t, c_uint8, c_uint32, c_uint64, c_void_p)
+from typing import Any
 
 from . import errors
 
@@ -174,9 +178,33 @@ def _load() -> ctypes.CDLL:
 lib = _load()
 
 
+def error(told: ErrorStruct) -> errors.Error:
+    """The exception for what a call said."""
+    return errors.make(told.code, told.message.decode(errors="replace"), told.rank, told.id)
+
+
+def bind(told: ErrorStruct, name: str, *arguments: object) -> functools.partial[Any]:
+    """A call with all its arguments, told being its error where it has one."""
+    function = getattr(lib, name)
+    return functools.partial(function, *arguments, *([byref(told)] if function.argtypes[-1] is _ERROR else []))
+
+
+def at_once(*steps: Callable[[], Any]) -> None:
+    """Calls one after another what is no code of Python. To the interpreter that is one instruction, so
+    that no exception of a signal handler (KeyboardInterrupt) comes in between."""
+    collections.deque(map(operator.call, steps), maxlen=0)
+
+
+def note(into: object, attribute: str, name: str, *arguments: object) -> None:
+    """Makes a call and sets the attribute to what it said, at once: it is set if and only if the call
+    was made. Its code is 0 where all was well."""
+    told = ErrorStruct()
+    at_once(bind(told, name, *arguments), functools.partial(setattr, into, attribute, told))
+
+
 def call(name: str, *arguments: object) -> None:
     """Calls a function that returns a code, with an error behind its arguments; raises what it says."""
-    error = ErrorStruct()
-    code = getattr(lib, name)(*arguments, byref(error))
-    if code != 0:
-        raise errors.make(code, error.message.decode(errors="replace"), error.rank, error.id)
+    told = ErrorStruct()
+    code = bind(told, name, *arguments)()
+    if code:
+        raise error(told)

@@ -236,6 +236,7 @@ class Arguments(python_tests.Case):
                              ("waiting", (5, "print")), ("plain_text", self.NO_FLAG)):
             for place in (address, "127.0.0.1:1"):
                 self.assert_named(name, values, embps.connect, place)
+        self.assertRaisesRegex(embps.InvalidArgument, "^wait: -1 s; from 0 on is wanted$", embps.connect, address, wait=-1)
         for name in ("tls_ca", "tls_cert", "tls_key", "token_file"):
             self.assert_named(name, self.NO_PATH, embps.connect, "127.0.0.1:1")
         self.assert_named("address", (None, 5, b"local:x", "local:", "local:a\0b", "local:\ud800", "a:\ud800"),
@@ -298,7 +299,7 @@ class Arguments(python_tests.Case):
         self.assertEqual(self.client.stats()["client.cache.bytes"], 0)
         self.assert_named("seconds", (*self.NO_NUMBER[1:], 0, -1, np.nan), self.client.set_timeout)
         self.assert_named("state", (None, "text", 5, [1]), self.client.checkpoint)
-        self.assert_named("name", self.NO_TEXT, self.client.checkpoint_state)
+        self.assert_named("name", (*self.NO_TEXT, ""), self.client.checkpoint_state)
         future = self.table.pull_async([1])
         for call in (future.result, future.exception):
             self.assert_named("timeout", (*self.NO_NUMBER[1:], -1, np.nan, np.inf), call)
@@ -377,17 +378,18 @@ class Futures(python_tests.Case):
 
     def test_a_result_is_not_waited_for_behind_other_threads(self):
         future = self.table.pull_async([1])
-        with self.client._session.use():  # as a thread does that waits at a barrier
+        with python_tests.held(self.client):  # as by a thread that waits at a barrier
             self.assertRaises(TimeoutError, future.result, 0)
             self.assertRaises(TimeoutError, future.exception, 0.01)
+            self.assertFalse(future.done())
         self.assertEqual(future.result(60).tolist(), [[0] * 4])
 
     def test_the_error_of_a_call_is_told_or_raised(self):
-        def fail(record, finish=requests.finish):
-            finish(record)
-            raise embps.PeerGone("gone")
+        def fail(record, *call, note=library.note):
+            note(record, *call)
+            record.said.code, record.said.message = embps.PeerGone.code, b"gone"
         future = self.table.pull_async([1])
-        with mock.patch.object(requests, "finish", side_effect=fail):
+        with mock.patch.object(library, "note", side_effect=fail):
             self.assertIsInstance(future.exception(60), embps.PeerGone)
         self.assertIs(future.exception(), future.exception(0))
         for timeout in (None, 0):
@@ -431,14 +433,21 @@ class Futures(python_tests.Case):
             client.close()
 
     def test_a_dropped_future_is_ended_when_its_client_has_failed(self):
-        session = requests.Session(ctypes.c_void_p(1))
-        session.dropped.append(requests._Record(ctypes.c_void_p(2), None))
-        with mock.patch.object(library, "call", side_effect=embps.PeerGone("gone")) as call:
-            with session.use():
-                pass
-        self.assertEqual([made.args[0] for made in call.call_args_list], ["embps_test", "embps_wait"])
+        def fail(record, *call):
+            ended.append((*call[:2], call[2].value))
+            record.said = library.ErrorStruct(code=embps.PeerGone.code, message=b"gone")
+        session, ended = requests.Session(ctypes.c_void_p(1)), []
+        record = requests.Record(session, session, requests.REQUEST_END)
+        record.handle.value = 2
+        session.living.add(record)
+        session.dropped.append(record)
+        with mock.patch.object(library, "call", side_effect=embps.PeerGone("gone")) as call, \
+                mock.patch.object(library, "note", side_effect=fail):
+            session.run(int)
+        self.assertEqual([made.args[0] for made in call.call_args_list], ["embps_test"])
+        self.assertEqual(ended, [("said", "embps_wait", 2)])
         self.assertIsInstance(session.unseen, embps.PeerGone)
-        self.assertFalse(session.dropped)
+        self.assertFalse(session.dropped or session.living)
 
     def test_results_after_the_end_say_that_the_client_is_closed(self):
         done, open_ = self.table.pull_async([1]), self.table.pull_async([2])
