@@ -290,7 +290,11 @@ class Client:
     def close(self) -> None:
         """Waits for all that is under way, says goodbye, frees the client and its tables. Raises the
         error of a push whose future was dropped. May be called again."""
-        self._session.close()  # the finalizer stays: it is what closes where an interrupt ends this
+        try:
+            self._session.close()
+        finally:
+            if self._session.closed is not None:  # else an interrupt ended this, and the collector closes
+                self._finalizer.detach()  # an interrupt that comes while a finalizer runs is lost
 
     def flush(self) -> None:
         """Waits for all calls whose futures were dropped; raises the first error of one of them."""

@@ -268,7 +268,9 @@ class Interrupts(python_tests.Case):
                 Moments(n).run(client.close)
                 break
             except KeyboardInterrupt:
+                self.assertTrue(client._finalizer.alive or client._session.closed is not None)
                 client.close()
+            self.assertFalse(client._finalizer.alive)
             self.assertEqual(self.ledger.counts["embps_close"], closed + 1)
             self.assertRaises(embps.Closed, next, walk)
         self.assertTrue(10 < n < len(clients))
