@@ -412,9 +412,11 @@ psc_status_t psc_file_read_private(const char *path, size_t limit, char **bytes_
 bool psc_file_has_changed(const char *path, psc_file_version_t *version)
 {
     struct stat now;
-    if (stat(path, &now) != 0)
-        return false;
     const psc_file_version_t then = *version;
+    if (stat(path, &now) != 0) {
+        *version = (psc_file_version_t){.size = 0};
+        return then.inode != 0;
+    }
     *version = (psc_file_version_t){.time = now.st_ctim, .size = now.st_size, .inode = now.st_ino};
     return now.st_ino != then.inode || now.st_size != then.size ||
            now.st_ctim.tv_sec != then.time.tv_sec || now.st_ctim.tv_nsec != then.time.tv_nsec;

@@ -68,8 +68,8 @@ typedef struct psc_file_version {
     ino_t inode;
 } psc_file_version_t;
 
-/* Has the file another version than *version? That becomes the one it has. False where it cannot be
- * looked at: reading it will say what is wrong. */
+/* Has the file another version than *version? That becomes the one it has. A file that was there
+ * and cannot be looked at any more has changed, once: reading it will say what is wrong. */
 bool psc_file_has_changed(const char *path, psc_file_version_t *version);
 
 /* fsync of a folder, so that names in it last. Errors: IO. */

@@ -458,7 +458,12 @@ static void a_file_that_changed_is_noticed_once(void **state)
     assert_int_equal(psc_file_write(path, "two", 3, NULL), PSC_OK); /* another inode */
     assert_true(psc_file_has_changed(path, &version));
     assert_int_equal(rename(path, other), 0);
+    assert_true(psc_file_has_changed(path, &version)); /* it is gone */
     assert_false(psc_file_has_changed(path, &version));
+    assert_int_equal(rename(other, path), 0);
+    assert_true(psc_file_has_changed(path, &version)); /* and there again */
+    assert_int_equal(unlink(path), 0);
+    assert_true(psc_file_has_changed(path, &version));
     assert_int_equal(psc_file_write(path, "three", 5, NULL), PSC_OK);
     assert_true(psc_file_has_changed(path, &version));
     assert_false(psc_file_has_changed(path, &version));
