@@ -159,7 +159,7 @@ static psc_status_t refuse_identity(const char *path, const identity_t *identity
                          " of %" PRIu32 ", %s): use another --data directory, or remove this one "
                          "yourself",
                          path, identity->cluster, identity->rank, identity->n_servers,
-                         identity->clean ? "closed clean" : "not closed clean");
+                         identity->clean ? "which ended in order" : "not closed clean");
 }
 
 /* Whether the directory is of a run that made its checkpoints where this one does. */

@@ -44,8 +44,8 @@ psc_status_t ps_init_params(const ps_init_t *init, const double *values, size_t 
         double value = i < n ? values[i] : param->default_value;
         if (!(value >= param->min && value <= param->max))
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                 "initialiser %s: %s is %g, must be between %g and %g", init->name,
-                                 param->name, value, param->min, param->max);
+                                 "initialiser %s: %s is %.10g, must be between %.10g and %.10g",
+                                 init->name, param->name, value, param->min, param->max);
         params[i] = (float)value;
     }
     if (init->check != NULL) {

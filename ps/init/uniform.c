@@ -18,7 +18,7 @@ static psc_status_t check(const float *params, psc_error_t *error)
 {
     if (params[0] > params[1])
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "initialiser uniform: low is %g, must not be above high, %g",
+                             "initialiser uniform: low is %.10g, must not be above high, %.10g",
                              (double)params[0], (double)params[1]);
     return PSC_OK;
 }

@@ -51,8 +51,8 @@ psc_status_t ps_optim_params(const ps_optim_t *optim, const double *values, size
         const ps_optim_param_t *param = &optim->params[i];
         if (!(values[i] >= param->min && values[i] <= param->max))
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                 "optimizer %s: %s is %g, must be between %g and %g", optim->name,
-                                 param->name, values[i], param->min, param->max);
+                                 "optimizer %s: %s is %.10g, must be between %.10g and %.10g",
+                                 optim->name, param->name, values[i], param->min, param->max);
     }
     for (size_t i = 0; i < PS_OPTIM_PARAMS_MAX; i++) {
         params_out[i] = 0;

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Data directories in jobs that are killed, and in two jobs at once: the second is refused and the first
 # unharmed; a server that is killed takes its job down, not with 0; whenever a server is killed, while it
-# starts, runs or closes, its directory is then refused as closed clean or as not closed clean.
+# starts, runs or closes, its directory is then refused as one of a run that ended in order, or as not closed clean.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
@@ -28,7 +28,7 @@ touch hold/go
 finish_job 60
 [ $status = 0 ] || { failed "the first job ends with $status"; cat log; }
 [ "$(states_of data)" = "clean clean" ] || failed "the first job's directories are: $(states_of data)"
-expect_refused "closed clean" "$dir/data" "closed clean"
+expect_refused "ended in order" "$dir/data" "which ended in order"
 echo "ok: two jobs on one data directory"
 
 # Killed while it runs.
@@ -75,7 +75,7 @@ expect_known() # NAME DATA
         states="$states ${state:-none}"
     done
     if [ -e "$2/server-0/identity.json" ]; then
-        expect_refused "$1" "$2" "closed clean"
+        expect_refused "$1" "$2" "holds tables of another run"
     fi
 }
 

@@ -64,5 +64,5 @@ for victim in head tail; do
     expect_no_jobs "$name"
     rm -f json
 done
-expect_refused "after a signal" "$dir/data-run-TERM" "closed clean"
+expect_refused "after a signal" "$dir/data-run-TERM" "which ended in order"
 exit $((failures > 0))

@@ -125,7 +125,7 @@ static void a_clean_directory_is_refused_as_clean(void **state)
     char data[256];
     (void)test_path(data, sizeof data, *state, "data");
     leave(data, OTHER, 0, 2, true);
-    refused(data, RUN, 0, 2, PSC_UNCLEAN, "closed clean");
+    refused(data, RUN, 0, 2, PSC_UNCLEAN, "server 0 of 2, which ended in order)");
     refused(data, RUN, 0, 2, PSC_UNCLEAN, "server 0 of 2");
 }
 

@@ -132,6 +132,13 @@ static void every_entry_refuses_parameters_out_of_bounds(void **unused)
                 assert_int_equal(ps_optim_params(optim, values, optim->n_params, params, &error),
                                  PSC_INVALID_ARGUMENT);
                 assert_non_null(strstr(error.message, optim->params[i].name));
+                double least = NAN, most = NAN;
+                const char *bounds = strstr(error.message, "between ");
+                assert_non_null(bounds);
+                assert_int_equal(sscanf(bounds, "between %lf and %lf", &least, &most), 2);
+                assert_true(fabs(least - optim->params[i].min) <=
+                            1e-9 * fabs(optim->params[i].min));
+                assert_true(fabs(most - optim->params[i].max) <= 1e-9 * fabs(optim->params[i].max));
             }
             values[i] = optim->params[i].default_value;
         }
