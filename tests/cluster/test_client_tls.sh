@@ -23,6 +23,37 @@ for days in 0 -1 00 3651 99999999999999999999 1.5 ten "1 2"; do
     [ "$code" = 2 ] && [ ! -e ours/never.pem ] && grep -qF -- "--days $days" err || failed "$days days: $code $(cat out err)"
 done
 
+# A certificate that is renewed is for the hosts that it was for, in the order that they were given, each once.
+hosts_of() # FOLDER NAME
+{
+    openssl x509 -in "$1/$2.pem" -noout -ext subjectAltName | tail -n 1 | tr ',' '\n' | sed 's/^ *//'
+}
+make_kept() # OPTION...
+{
+    "$root/scripts/make-certs" "$@" --server kept ours >out || failed "make-certs $*"
+    hosts_of ours kept >names
+}
+make_kept --host ps.example.org --host 2001:db8::1:0
+cp names first
+for name in 'DNS:ps.example.org' 'IP Address:2001:DB8:0:0:0:0:1:0' 'IP Address:0:0:0:0:0:0:0:1' 'IP Address:127.0.0.1'; do
+    grep -qxF "$name" first || failed "not for $name: $(cat first)"
+done
+make_kept
+cmp first names || failed "a renewed certificate is for others: $(cat names)"
+grep -q '^make-certs: ours/kept.pem is for .*ps\.example\.org' out || failed "make-certs prints: $(cat out)"
+make_kept --host more.example.org --host 2001:DB8::1:0
+{ cat first; echo DNS:more.example.org; } | cmp - names || failed "a host was added: $(cat names)"
+rm ours/kept.pem
+make_kept
+if grep -q example names; then failed "a certificate that was removed counts: $(cat names)"; fi
+"$root/scripts/make-certs" --client kept ours >/dev/null # one without hosts
+code=0
+"$root/scripts/make-certs" --server kept ours >out 2>err || code=$?
+[ "$code" = 1 ] && grep -qF "ours/kept.pem names no host" err || failed "no host: $code $(cat out err)"
+code=0
+"$root/scripts/make-certs" --host 1:2:x::3 --server never ours >out 2>err || code=$?
+[ "$code" = 2 ] && grep -qF "1:2:x::3" err && [ ! -e ours/never.pem ] || failed "no address: $code $(cat out err)"
+
 let_in() # CASE OPTION...
 {
     local case=$1
@@ -59,7 +90,7 @@ refused "another authority" 21 "the server at $address cannot be trusted: its ce
 wait=0
 refused "no certificate, at once" 21 "may want a certificate" --tls-ca ours/ca.pem
 wait=600
-refused "plain text" 21 "the server at $address speaks TLS: give the authority that signs its certificate (tls_ca)"
+refused "plain text" 21 "the server at $address speaks TLS: give the authority that signs its certificate (--tls-ca)"
 refused "another key" 2 "the key in ours/other.key is not that of the first certificate in ours/guest.pem" --tls-ca ours/ca.pem --tls-cert ours/guest.pem \
     --tls-key ours/other.key
 refused "a key for an authority" 2 "no certificate in PEM" --tls-ca ours/guest.key
@@ -70,8 +101,12 @@ refused "a key with a pass phrase" 2 "the private key in locked.key has a pass p
     --tls-cert ours/guest.pem --tls-key locked.key </dev/null
 { sed '3s/./*/' ours/ca.pem; } >damaged.pem
 refused "a damaged authority" 2 "damaged.pem has no certificate in PEM, or one that is damaged" --tls-ca damaged.pem
-refused "a certificate alone" 2 "come together" --tls-ca ours/ca.pem --tls-cert ours/guest.pem
-refused "no such file" 3 "nowhere.pem" --tls-ca nowhere.pem
+refused "a certificate alone" 2 "--tls-cert and --tls-key come together, and with --tls-ca" --tls-ca ours/ca.pem \
+    --tls-cert ours/guest.pem
+refused "no such file" 3 "--tls-ca nowhere.pem: cannot " --tls-ca nowhere.pem
+EMBPS_TLS_CA=nowhere.pem refused "no such file of the environment" 3 "EMBPS_TLS_CA=nowhere.pem: cannot "
+EMBPS_CLIENT_TLS_KEY=damaged.pem refused "a key of the environment" 2 "EMBPS_CLIENT_TLS_KEY=damaged.pem: damaged.pem has no private key" \
+    --tls-ca ours/ca.pem --tls-cert ours/guest.pem
 if /usr/bin/python3 -c 'import numpy' 2>/dev/null && [ -z "${EMBPS_TEST_SANITIZER-}" ]; then
     EMBPS_LIBRARY=$build/libembps.so PYTHONPATH=$root/worker/python PYTHONDONTWRITEBYTECODE=1 \
         EMBPS_CLIENT_TLS_KEY=ours/guest.key /usr/bin/python3 - "$address" 2>python.log <<'END' || failed "Python: $(cat python.log)"

@@ -92,7 +92,7 @@ if ! { [ "$got" = 2 ] && grep -qF "chmod 600" err; }; then
 fi
 got=0
 "$build/embps" status --wait 0 --token-file admin.token 192.0.2.1:1 >out 2>err || got=$?
-if ! { [ "$got" = 2 ] && grep -qF "in plain text" err; }; then
+if ! { [ "$got" = 2 ] && grep -qF "in plain text, for all to read on the way: give --tls-ca as well, or ask for --plain-text" err; }; then
     failed "a token in plain text elsewhere: $got $(cat err)"
 fi
 
