@@ -153,6 +153,11 @@ echo "$reader reed words" >wrong
 mv wrong tokens
 as gone status || failed "while the file is wrong: $(cat err)"
 grep -qF "tokens:1: the second word" server.log || failed "no word of what is wrong"
+mv tokens away
+as gone status || failed "while the file is away: $(cat err)"
+as reader status || failed "while the file is away: $(cat err)"
+[ "$(grep -c "warn: .*tokens stay as they were: cannot .*No such file" server.log)" = 1 ] ||
+    failed "no word of a file that is away, or more than one"
 write_tokens >new
 mv new tokens
 denied "a token that was taken out" "no token that this server knows" gone status
@@ -195,6 +200,18 @@ if command -v openssl >/dev/null; then
     got=0
     "$build/embps" status --tls-ca certs/ca.pem "$address" >out 2>err || got=$?
     [ "$got" = 8 ] || failed "over TLS without a token: $got $(cat err)"
+    stop_door
+
+    # The first steps of README.md's section on security, with this machine for their host: a table is made and filled.
+    mkdir first-steps
+    sed -n '/^## Security/,/^## /p' "$root/README.md" | sed -n '/^    scripts\/make-certs/,/>>tokens)$/s/^    //p' >first-steps.sh
+    sed -i "s,^scripts/,$root/scripts/,; s/ps\.example\.org/localhost/" first-steps.sh
+    (cd first-steps && bash -e ../first-steps.sh >../first-steps.log 2>&1) ||
+        failed "the first steps: $(cat first-steps.log)"
+    start_door steps 127.0.0.1:0 --tokens first-steps/tokens --tls-cert first-steps/certs/server.pem \
+        --tls-key first-steps/certs/server.key
+    "$build/embps" import "localhost:${address##*:}" words --input rows --tls-ca first-steps/certs/ca.pem \
+        --token-file first-steps/token >out 2>err || failed "a table by the first steps' token: $(cat err)"
     stop_door
 else
     echo "not run: over TLS (no openssl)"

@@ -59,6 +59,24 @@ refused 2 '--vocab: pushes.rows holds whole rows' "$embps" import "$address" pus
 refused 2 '--vocab: goes with --table' "$embps" nearest --vectors x --vocab v 7
 "$embps" top "$address" --table pushes --once --interval 0.1 >out || failed "top"
 grep -q ', 1 server, over' out && grep -qx 'no row of pushes was pushed' out || { failed "top prints"; cat out; }
+# Words that come again, and ids by another spelling: the first of each counts, and it is said.
+printf '%s\n' '7 1 1 1 1' '8 2 2 2 2' '7 3 3 3 3' '07 4 4 4 4' '9 5 5 5 5' >again.txt
+"$embps" import "$address" pushes --input again.txt >out || failed "import with words that come again"
+printf '%s\n' '3 rows set, 3 of them new' '2 vectors of words or ids that were there before are left out' | cmp - out ||
+    { failed "import prints"; cat out; }
+"$embps" import "$address" pushes --input again.txt --json >out || failed "import --json"
+python3 -c 'import json; assert json.load(open("out")) == {"rows": 3, "created": 0, "repeated": 2}' ||
+    { failed "import --json prints"; cat out; }
+"$embps" get "$address" pushes 7 8 9 >out || failed "get"
+printf '%s  present  %s\n' 7 '1 1 1 1' 8 '2 2 2 2' 9 '5 5 5 5' | cmp - out || { failed "which vectors count"; cat out; }
+printf '%s\n' 'The 1 1 1 1' 'a 2 2 2 2' 'the 3 3 3 3' >again.txt
+printf '%s\n' 'a 2' 'the 1' >again.vocab
+"$embps" import "$address" pushes --input again.txt --vocab again.vocab >out || failed "import of words"
+grep -qx '1 vectors of words or ids that were there before are left out' out || { failed "import prints"; cat out; }
+"$embps" get "$address" pushes 0 1 >out || failed "get"
+printf '%s  present  %s\n' 0 '2 2 2 2' 1 '1 1 1 1' | cmp - out || { failed "which words count"; cat out; }
+refused 5 "/dev/stdin is what embps export wrote as whole rows: embps import reads these twice, so give it the file's name" \
+    "$embps" import "$address" pushes --input /dev/stdin < <(cat pushes.rows)
 refused 42 'zero, line 1: longer than 16 MiB' "$embps" import "$address" pushes --input /dev/zero
 refused 21 '127.0.0.1:1' "$embps" status --wait 0 127.0.0.1:1
 # Names are shown, whoever says them: no terminal obeys one, and a message stays a line.
@@ -68,9 +86,39 @@ printf 'king 1 0.1\n\033[2Jqueen 1 0.2\n' >shown.txt
 "$embps" nearest --vectors shown.txt king | grep -qF ' \x1b[2Jqueen' || failed "a word of a file is obeyed"
 "$embps" get --help | grep -q 'ADDRESS TABLE ID' || failed "get --help"
 
-kill -TERM "$job"
-ended=0
-wait "$job" || ended=$?
-[ $ended = 0 ] || { failed "the server ends with $ended"; cat data.log; }
-job=
+stop_door
+
+# A server that ends in order and is started again: top goes on, and counts from there.
+start_door again 127.0.0.1:0 --checkpoints saved
+"$build/tests/guest_main" push "$address" record-again 3 5 60000 || failed "no rows to look at"
+"$embps" top "$address" --table pushes --interval 0.2 --json >top.json 2>top.err &
+top=$!
+has_shown() # LINES
+{
+    [ "$(wc -l <top.json)" -ge "$1" ] || ! kill -0 "$top"
+}
+await 60 has_shown 1 || failed "top shows nothing: $(cat top.err)"
+for _ in {1..20}; do # until it was waiting for news when the server ended
+    stop_door
+    start_door again "$address" --checkpoints saved
+    shown=$(wc -l <top.json)
+    await 60 has_shown $((shown + 3)) || failed "top shows nothing any more: $(cat top.err)"
+    if grep -q 'the server ends: watching pushes begins anew' top.err || ! kill -0 "$top"; then break; fi
+done
+grep -q 'the server ends: watching pushes begins anew' top.err || failed "top does not begin anew: $(cat top.err)"
+has_seen()
+{
+    "$embps" import "$address" pushes --input pushes.rows >/dev/null && grep -q '"hot":\[{' top.json
+}
+await 60 has_seen || failed "top shows no rows any more: $(cat top.err)"
+kill -0 "$top" || failed "top has ended: $(cat top.err)"
+kill "$top"
+wait "$top" || true
+python3 - <<'END' || { failed "top prints"; cat top.json; }
+import json
+lines = [json.loads(line) for line in open("top.json").read().split("\n")[:-1]]
+assert any(line["lost"] for line in lines), "what was pushed in between was not told"
+assert all(0 <= line["bytes.in"] < 1e9 for line in lines), [line["bytes.in"] for line in lines]
+END
+stop_door
 exit $((failures > 0))

@@ -33,7 +33,7 @@ grep -qx '1495 rows set, 1495 of them new' out || { failed "import prints"; cat 
 "$embps" export "$three" pushes --output words.rows >out || failed "export"
 grep -qx '1500 rows written to words.rows' out || { failed "export prints"; cat out; }
 "$embps" import "$one" copy --input words.rows --json >out || failed "import"
-python3 -c 'import json; assert json.load(open("out")) == {"rows": 1500, "created": 1500}' || { failed "import prints"; cat out; }
+python3 -c 'import json; assert json.load(open("out")) == {"rows": 1500, "created": 1500, "repeated": 0}' || { failed "import prints"; cat out; }
 "$embps" export "$one" copy --output copy.rows --json >out || failed "export of the copy"
 "$embps" import "$three" pushes --input copy.rows >out || failed "import over rows that are there"
 grep -qx '1500 rows set, 0 of them new' out || { failed "import prints"; cat out; }

@@ -5,7 +5,12 @@
  * of the name; vectors go into one that exists, whose optimizer keeps what it knows of rows that
  * are there. A file is read twice: whole, before a table is made or a row set, so that one that is
  * damaged changes nothing; then block by block. What fails after that, a server that is gone,
- * leaves the rows that were set, and the same import again sets all. One thread.
+ * leaves the rows that were set, and the same import again sets all.
+ *
+ * Of vectors with the same id, by the same word or by another spelling of it, the first counts: so
+ * it is with everything else that reads such files, here (psw_vectors_load) and in gensim, and what
+ * embps nearest finds in the file it then finds in the table. embps_import alone would take the
+ * last, as embps_push does of a batch. One thread.
  */
 #include "common/alloc.h"
 #include "common/output.h"
@@ -17,6 +22,7 @@
 #include "worker/tool/word_list.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { VECTORS_AT_A_TIME = 1024 };
@@ -50,7 +56,10 @@ static const psc_command_t command = {
         "ADDRESS is that of one of the servers (embps-server --listen). What embps export wrote as "
         "whole rows is set as it was, with the optimizer's state, in a table of the same options, "
         "which is made if there is none. Vectors are set in a table that exists, since a file of "
-        "them does not say how it is trained; what its optimizer knows of them stays.\n\nA file is "
+        "them does not say how it is trained; what its optimizer knows of them stays. Of vectors "
+        "of "
+        "the same word or id the first counts, as it does to embps nearest --vectors, and it is "
+        "said how many others there are.\n\nA file is "
         "read and checked whole before a table is made or a row is set. An import that fails after "
         "that, because a server is gone, leaves the rows that were set; the same import again sets "
         "all of them.",
@@ -67,6 +76,7 @@ typedef struct importer {
     const import_options_t *options;
     embps_table_t *table;
     uint64_t n_rows, n_created;
+    uint64_t n_repeated; /* vectors that did not count, since one before had the same id */
 } importer_t;
 
 static psc_status_t set(importer_t *importer, const embps_block_t *block, psc_error_t *error)
@@ -126,11 +136,39 @@ static psc_status_t import_rows(importer_t *importer, psc_error_t *error)
     return st;
 }
 
-/* Vectors that are read, and the id of each. */
+typedef struct numbered {
+    uint64_t id;
+    size_t row; /* of the set */
+} numbered_t;
+
+/* Vectors that are read, and those that count, by their ids. */
 typedef struct vectors {
     psw_vectors_t *set, *words; /* words NULL: ids */
-    uint64_t *ids;
+    numbered_t *numbered;
+    size_t n;
 } vectors_t;
+
+static int by_id_and_row(const void *a, const void *b)
+{
+    const numbered_t *x = a, *y = b;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* The first of each id stays. */
+static void drop_repeated(vectors_t *vectors)
+{
+    size_t n = 0;
+    if (vectors->n == 0)
+        return;
+    qsort(vectors->numbered, vectors->n, sizeof *vectors->numbered, by_id_and_row);
+    for (size_t i = 0; i < vectors->n; i++) {
+        if (n == 0 || vectors->numbered[i].id != vectors->numbered[n - 1].id)
+            vectors->numbered[n++] = vectors->numbered[i];
+    }
+    vectors->n = n;
+}
 
 static psc_status_t load_vectors(const import_options_t *o, vectors_t *vectors, psc_error_t *error)
 {
@@ -139,15 +177,18 @@ static psc_status_t load_vectors(const import_options_t *o, vectors_t *vectors, 
         st = psw_word_list_load(o->vocab, &vectors->words, error);
     if (st != PSC_OK)
         return st;
-    const size_t n = psw_vectors_count(vectors->set);
-    vectors->ids = psc_alloc_array(n, sizeof *vectors->ids);
-    if (vectors->ids == NULL)
-        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu ids", n);
-    for (size_t i = 0; st == PSC_OK && i < n; i++) {
+    vectors->n = psw_vectors_count(vectors->set);
+    vectors->numbered = psc_alloc_array(vectors->n, sizeof *vectors->numbered);
+    if (vectors->numbered == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu ids", vectors->n);
+    for (size_t i = 0; st == PSC_OK && i < vectors->n; i++) {
         size_t size;
+        vectors->numbered[i].row = i;
         st = psw_word_list_id(vectors->words, o->vocab, psw_vectors_word(vectors->set, i, &size),
-                              &vectors->ids[i], error);
+                              &vectors->numbered[i].id, error);
     }
+    if (st == PSC_OK)
+        drop_repeated(vectors);
     return st;
 }
 
@@ -166,7 +207,8 @@ static psc_status_t find_table(importer_t *importer, const vectors_t *vectors, p
 
 static psc_status_t set_vectors(importer_t *importer, const vectors_t *vectors, psc_error_t *error)
 {
-    const size_t dim = psw_vectors_dim(vectors->set), n = psw_vectors_count(vectors->set);
+    const size_t dim = psw_vectors_dim(vectors->set), n = vectors->n;
+    uint64_t ids[VECTORS_AT_A_TIME];
     psc_status_t st = PSC_OK;
     float *rows = psc_alloc_array(VECTORS_AT_A_TIME, dim * sizeof *rows);
     if (rows == NULL)
@@ -175,10 +217,13 @@ static psc_status_t set_vectors(importer_t *importer, const vectors_t *vectors, 
         embps_block_t block = EMBPS_BLOCK_DEFAULT;
         block.n = n - at < VECTORS_AT_A_TIME ? n - at : VECTORS_AT_A_TIME;
         block.dim = (uint32_t)dim;
-        block.ids = vectors->ids + at;
+        block.ids = ids;
         block.rows = rows;
-        for (size_t i = 0; i < block.n; i++)
-            memcpy(rows + i * dim, psw_vectors_row(vectors->set, at + i), dim * sizeof *rows);
+        for (size_t i = 0; i < block.n; i++) {
+            const numbered_t *from = &vectors->numbered[at + i];
+            ids[i] = from->id;
+            memcpy(rows + i * dim, psw_vectors_row(vectors->set, from->row), dim * sizeof *rows);
+        }
         st = set(importer, &block, error);
     }
     psc_free(rows);
@@ -193,7 +238,10 @@ static psc_status_t import_vectors(importer_t *importer, psc_error_t *error)
         st = find_table(importer, &vectors, error);
     if (st == PSC_OK)
         st = set_vectors(importer, &vectors, error);
-    psc_free(vectors.ids);
+    if (st == PSC_OK)
+        importer->n_repeated =
+            psw_vectors_repeated(vectors.set) + (psw_vectors_count(vectors.set) - vectors.n);
+    psc_free(vectors.numbered);
     psw_vectors_destroy(vectors.words);
     psw_vectors_destroy(vectors.set);
     return st;
@@ -211,11 +259,15 @@ static psc_status_t import_table(const psw_visit_t *visit, psc_error_t *error)
     if (st != PSC_OK)
         return st;
     if (visit->options.json)
-        return psw_json_print(json_pack("{s:I, s:I}", "rows", (json_int_t)importer.n_rows,
-                                        "created", (json_int_t)importer.n_created),
+        return psw_json_print(json_pack("{s:I, s:I, s:I}", "rows", (json_int_t)importer.n_rows,
+                                        "created", (json_int_t)importer.n_created, "repeated",
+                                        (json_int_t)importer.n_repeated),
                               error);
     (void)printf("%" PRIu64 " rows set, %" PRIu64 " of them new\n", importer.n_rows,
                  importer.n_created);
+    if (importer.n_repeated != 0)
+        (void)printf("%" PRIu64 " vectors of words or ids that were there before are left out\n",
+                     importer.n_repeated);
     return psc_output_flush(error);
 }
 

@@ -4,9 +4,13 @@
  * Rates are differences of the servers' counters. Which rows are hot is found here, from a watch of
  * the table (embps_watch_next): a row counts once in each answer that tells it, so a row that is
  * pushed many times between two answers counts less than it might. It costs the servers 8 bytes
- * written a pushed row of that table, and nothing when no table is named. One thread.
+ * written a pushed row of that table, and nothing when no table is named.
+ *
+ * Servers that end in order end the watches that wait there. Where they go on, so does this: it
+ * watches anew, for AGAIN_US at most, and says so. Their counters then begin at 0. One thread.
  */
 #include "common/clock.h"
+#include "common/log.h"
 #include "common/output.h"
 #include "worker/programs/client_error.h"
 #include "worker/programs/json_real.h"
@@ -20,6 +24,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+#define AGAIN_US ((uint64_t)60 * 1000000)
+#define AGAIN_PAUSE_US 100000u
 
 typedef struct top_options {
     psw_address_options_t address; /* first */
@@ -64,7 +71,8 @@ static const psc_command_t command = {
     .description =
         "ADDRESS is that of one of the servers (embps-server --listen); numbers are sums over all "
         "of them. On a terminal the screen is refreshed, elsewhere one report follows the other; "
-        "with --json each is a line.",
+        "with --json each is a line. When servers end in order and are started again, watching "
+        "begins anew.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],
     .operands = "ADDRESS",
@@ -100,6 +108,7 @@ typedef struct sample {
 typedef struct top {
     const psw_visit_t *visit;
     const top_options_t *options;
+    embps_table_t *table; /* NULL: none */
     embps_watch_t *watch; /* NULL: no table */
     psw_hot_rows_t hot;
     bool lost;
@@ -123,6 +132,33 @@ static psc_status_t look(const top_t *top, sample_t *sample, psc_error_t *error)
                : psw_error_import(&what, error);
 }
 
+static void nap(uint64_t us)
+{
+    const struct timespec left = {.tv_sec = (time_t)(us / 1000000),
+                                  .tv_nsec = (long)(us % 1000000 * 1000)};
+    (void)nanosleep(&left, NULL);
+}
+
+/* The watch failed, for this reason. What is pushed until there is another one is not told. */
+static psc_status_t watch_again(top_t *top, embps_error_t *why, psc_error_t *error)
+{
+    const uint64_t until_us = psc_clock_us() + AGAIN_US;
+    psw_shown_t name;
+    embps_watch_end(top->watch);
+    top->watch = NULL;
+    if (why->code == EMBPS_INTERRUPTED)
+        psc_log(PSC_LOG_WARN, "%s: watching %s begins anew", why->message,
+                psw_show(top->options->table, &name));
+    while (why->code == EMBPS_INTERRUPTED && psc_clock_us() < until_us) {
+        if (embps_watch_start(top->table, 0, &top->watch, why) == 0) {
+            top->lost = true;
+            return PSC_OK;
+        }
+        nap(AGAIN_PAUSE_US);
+    }
+    return psw_error_import(why, error);
+}
+
 /* Until until_us, listening to pushes if a table is watched. */
 static psc_status_t pass_time(top_t *top, uint64_t until_us, psc_error_t *error)
 {
@@ -131,16 +167,19 @@ static psc_status_t pass_time(top_t *top, uint64_t until_us, psc_error_t *error)
     for (uint64_t now_us = psc_clock_us(); now_us < until_us; now_us = psc_clock_us()) {
         const uint64_t left_us = until_us - now_us;
         if (top->watch == NULL) {
-            const struct timespec left = {.tv_sec = (time_t)(left_us / 1000000),
-                                          .tv_nsec = (long)(left_us % 1000000 * 1000)};
-            (void)nanosleep(&left, NULL);
+            nap(left_us);
             continue;
         }
         embps_error_t what;
         embps_block_t block;
         bool lost;
-        if (embps_watch_next(top->watch, (uint32_t)(left_us / 1000 + 1), &block, &lost, &what) != 0)
-            return psw_error_import(&what, error);
+        if (embps_watch_next(top->watch, (uint32_t)(left_us / 1000 + 1), &block, &lost, &what) !=
+            0) {
+            psc_status_t st = watch_again(top, &what, error);
+            if (st != PSC_OK)
+                return st;
+            continue;
+        }
         top->lost = top->lost || lost;
         for (size_t i = 0; i < block.n; i++)
             psw_hot_rows_add(&top->hot, block.ids[i]);
@@ -153,7 +192,8 @@ static double value_of(size_t i, const sample_t *before, const sample_t *now)
     const double seconds = (double)(now->at_us - before->at_us) * 1e-6;
     if (!shown[i].is_rate)
         return (double)now->values[i];
-    return (double)(now->values[i] - before->values[i]) / seconds;
+    const bool anew = now->values[i] < before->values[i]; /* servers were started again */
+    return (double)(now->values[i] - (anew ? 0 : before->values[i])) / seconds;
 }
 
 static psc_status_t print_json(const top_t *top, const sample_t *before, const sample_t *now,
@@ -238,12 +278,11 @@ static psc_status_t repeat(top_t *top, psc_error_t *error)
 static psc_status_t show(const psw_visit_t *visit, psc_error_t *error)
 {
     top_t top = {.visit = visit, .options = visit->own};
-    embps_table_t *table;
     embps_error_t what;
     psc_status_t st = PSC_OK;
     if (top.options->table != NULL) {
-        st = psw_visit_table(visit, top.options->table, &table, error);
-        if (st == PSC_OK && embps_watch_start(table, 0, &top.watch, &what) != 0)
+        st = psw_visit_table(visit, top.options->table, &top.table, error);
+        if (st == PSC_OK && embps_watch_start(top.table, 0, &top.watch, &what) != 0)
             st = psw_error_import(&what, error);
     }
     if (st == PSC_OK)

@@ -119,7 +119,8 @@ static const char *foreign_format(const char *bytes, size_t size)
     } known[] = {
         {"\xba\x16\x4f\x2f", 4, "a fastText model (use its .vec file)"},
         {"embpsrow", 8,
-         "a file of embps's whole rows (embps import reads it; it cannot be a pipe)"},
+         "what embps export wrote as whole rows: embps import reads these twice, so give it the "
+         "file's name and no pipe"},
         {"FiFu", 4, "finalfusion embeddings (export them as word2vec)"},
         {"\x1f\x8b", 2, "compressed by gzip (unpack it first)"},
         {"\xfd"
