@@ -148,6 +148,7 @@ class Example(python_tests.Case):
             ("--checkpoint", "none/x.pt"), ("--checkpoint", "file/x.pt"), ("--checkpoint", "file"), ("--checkpoint", "."),
             ("--checkpoint", "another.pt"),
             ("--data", "none"), ("--data", "file"))]
+        cases += [(option, "") for option in ("--connect", "--data", "--memory", "--optimizer")]
         cases += [("--save-every", "0"), ("--steps", "-1"), ("--layers", "two"), ("--rate", "nan"), ("--table-rate", "-1"),
                   ("--seed", "-5"), ("--heads", "3"), ("--optimizer", "foo"), ("--memory", "much"), ("--connect", "nobody")]
         common = ("--text", TEXT, "--checkpoint", self.folder / "x.pt", "--memory", "16M")
@@ -155,7 +156,10 @@ class Example(python_tests.Case):
             self.assertIn(option.removeprefix("--") if option == "--optimizer" else option, error)  # as the library says
             self.assertIn(str(value).removesuffix("/x.pt"), error)
             self.assertNotIn("at_least_one", error)
-        cases = [("--processes", "0"), ("--steps", "-1"), ("--dim", "x"), ("--batch", "7"), ("--connect", "nobody")]
+            if value == "":
+                self.assertIn("empty", error)
+        cases = [("--processes", "0"), ("--steps", "-1"), ("--dim", "x"), ("--batch", "7"), ("--connect", "nobody"), ("--connect", ""),
+                 ("--table", "")]
         for (option, value), error in zip(cases, self.refused(EXAMPLES / "distributed.py", ("--connect", "127.0.0.1:1"),
                                                               cases)):
             self.assertIn(option, error)
@@ -168,6 +172,36 @@ class Example(python_tests.Case):
         self.assertEqual((process.returncode, out), (1, ""))
         self.assertRegex(said, "without --checkpoint the servers keep the layers.*--checkpoints")
         self.assertNotIn("Traceback", said)
+
+    def test_a_signal_ends_a_run_with_one_line_and_no_folder_left(self):
+        for number, first in ((signal.SIGINT, "^step 20 loss "), (signal.SIGTERM, "^goes on from step ")):
+            process = self.train(self.folder / "x.pt", "--steps", "1000000", "--batch", "2", "--context", "8",
+                                 stderr=subprocess.PIPE)
+            self.addCleanup(process.stderr.close)
+            self.assertRegex(process.stdout.readline(), first)
+            process.send_signal(number)
+            said = process.communicate()[1]
+            self.assertEqual((process.returncode, said.count("\n")), (7, 1), said)
+            self.assertIn("stopped by a signal", said)
+            self.assertEqual(list(self.folder.glob("embps-*")), [])
+
+    def test_a_signal_to_a_program_that_started_processes_ends_them(self):
+        process = self.start([sys.executable, EXAMPLES / "distributed.py", "--connect", self.serve(), "--steps", "1000000",
+                              "--batch", "16"],
+                             env={**self.environment(), "TMPDIR": str(self.folder)}, text=True, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, start_new_session=True,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))  # as a script's "&" does
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.assertRegex(process.stdout.readline(), "^step 20 loss ")
+        process.terminate()
+        try:
+            said = process.communicate(timeout=100)[1]  # until nobody is left who could write
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            self.fail("processes outlive the program that has started them")
+        self.assertEqual((process.returncode, said), (7, "stopped by a signal\n"))
+        self.assertEqual(list(self.folder.glob("embps-*")), [])
 
     def test_processes_learn_what_one_does(self):
         losses = []

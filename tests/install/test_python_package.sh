@@ -39,14 +39,35 @@ if [ -n "$files" ]; then
     exit 1
 fi
 
-# An editable one leads to the tree and finds the library that is named; a wrong name is told.
+# An editable one leads to the tree and finds the library that is named; it has none of its own.
 venv/bin/pip install -q -e "$root/worker/python"
 EMBPS_LIBRARY=$build/libembps.so PYTHONDONTWRITEBYTECODE=1 venv/bin/python -c "
 import embps
 assert embps.__file__.startswith('$root/'), embps.__file__"
+if venv/bin/pip install -q --config-settings "build=$build" -e "$root/worker/python" 2>editable.log ||
+    ! grep -q "set EMBPS_LIBRARY=$build/libembps.so where embps is imported" editable.log; then
+    echo "a folder that an editable installation does not use was accepted, or not told"
+    exit 1
+fi
+
+# A name that is wrong is told, and a tree that is not built.
 if EMBPS_LIBRARY=$dir/nothing venv/bin/pip wheel -q --no-deps -w wheels "$root/worker/python" 2>wheel.log ||
     ! grep -q 'EMBPS_LIBRARY: .*/nothing is no file' wheel.log; then
     echo "a library that is not there was accepted, or not named"
+    exit 1
+fi
+
+mkdir -p tree/worker
+cp -r "$root/worker/python" tree/worker
+touch tree/CMakeLists.txt
+if venv/bin/pip wheel -q --no-deps -w wheels tree/worker/python 2>unbuilt.log ||
+    ! grep -q 'no .*/tree/build/libembps.so: build embps first' unbuilt.log; then
+    echo "a tree that is not built was accepted, or not told"
+    exit 1
+fi
+if venv/bin/pip wheel -q --no-deps -w wheels --config-settings build=none tree/worker/python 2>unbuilt.log ||
+    ! grep -q 'build=none: there is no .*/none/libembps.so' unbuilt.log; then
+    echo "a folder without the library was accepted, or not named"
     exit 1
 fi
 

@@ -1,9 +1,10 @@
 """The build backend of this package (PEP 517 and 660): a wheel is a zip file of the modules.
 
-It has no requirements, so pip builds offline. libembps.so goes into the wheel, beside the modules,
-when there is one: the file that EMBPS_LIBRARY names, else the one in the folder that
---config-settings build=DIR names, else in build/ of the checkout. A wheel with the library is for
-this platform alone; one without is for any, and looks for the library when it is imported.
+It has no requirements, so pip builds offline. libembps.so goes into the wheel, beside the modules:
+the file that EMBPS_LIBRARY names, else the one in the folder that --config-settings build=DIR
+names, else in build/ of the checkout, which has to be built. A wheel with the library is for this
+platform alone; one without, of the archive of sources, is for any, and looks for the library when
+it is imported. So does an editable installation, which therefore takes no folder of a build.
 """
 
 import base64
@@ -29,20 +30,28 @@ def project():
 
 
 def find_library(config_settings):
-    """The library that goes into the wheel, or None. What was named and is not there is an error."""
+    """The library that belongs to the package, or None. What was named and is not there is an error,
+    and so is a checkout that is not built: without a library nothing can be imported."""
     named = os.environ.get("EMBPS_LIBRARY")
     if named:
-        if not pathlib.Path(named).is_file():
-            raise FileNotFoundError(f"EMBPS_LIBRARY: {named} is no file")
-        return pathlib.Path(named)
+        library = pathlib.Path(named).resolve()
+        if not library.is_file():
+            raise FileNotFoundError(f"EMBPS_LIBRARY: {library} is no file")
+        return library
     folder = (config_settings or {}).get("build")
     if folder:
-        library = pathlib.Path(folder) / LIBRARY
+        library = pathlib.Path(folder).resolve() / LIBRARY
         if not library.is_file():
-            raise FileNotFoundError(f"build={folder}: there is no {LIBRARY}; build embps first")
+            raise FileNotFoundError(f"build={folder}: there is no {library}; build embps first")
         return library
     library = CHECKOUT / "build" / LIBRARY
-    return library if library.is_file() else None
+    if library.is_file():
+        return library
+    if (CHECKOUT / "CMakeLists.txt").is_file() and CHECKOUT / "worker" / "python" == ROOT:
+        raise FileNotFoundError(
+            f"there is no {library}: build embps first (cmake -G Ninja -S . -B build && ninja -C build), or name "
+            f"another one by --config-settings build=DIR or by EMBPS_LIBRARY=FILE")
+    return None
 
 
 def module_files():
@@ -125,7 +134,11 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
     """PEP 660: a wheel that leads to this folder. The library is looked for when it is imported."""
-    del config_settings, metadata_directory
+    del metadata_directory
+    folder = (config_settings or {}).get("build")
+    if folder:
+        raise ValueError(f"build={folder}: an editable installation has no library of its own: set EMBPS_LIBRARY="
+                         f"{pathlib.Path(folder).resolve() / LIBRARY} where embps is imported, without build=")
     return write_wheel(wheel_directory, {"embps_editable.pth": f"{ROOT}\n".encode()}, False)
 
 

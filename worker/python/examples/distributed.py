@@ -16,6 +16,8 @@ The losses are those of --processes 1 with the same --batch, up to rounding, whe
 import argparse
 import contextlib
 import os
+import signal
+import sys
 import tempfile
 
 import torch
@@ -46,10 +48,16 @@ at_least_one = whole_number(1, 10**9)
 any_seed = whole_number(0, 10**12)
 
 
+def name(text):
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--connect", metavar="ADDRESS", required=True, help="of a server that listens")
-    parser.add_argument("--table", default="distributed", help="the name of the table (default %(default)s)")
+    parser.add_argument("--connect", metavar="ADDRESS", type=name, required=True, help="of a server that listens")
+    parser.add_argument("--table", type=name, default="distributed", help="the name of the table (default %(default)s)")
     parser.add_argument("--processes", type=at_least_one, default=2, help="without a launcher (default %(default)s)")
     parser.add_argument("--steps", type=at_least_one, default=100, help="in all (default %(default)s)")
     parser.add_argument("--batch", type=at_least_one, default=64, help="texts a step, of all processes (default %(default)s)")
@@ -122,26 +130,44 @@ def train(arguments):
 
 
 def process(rank, arguments, folder):
-    """One of the processes that main starts."""
+    """One of the processes that main starts, which ends when that one does: by SIGINT, which PyTorch asks the system
+    for, and which is ignored in a program that a script has started in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank,
                                          world_size=arguments.processes)
     train(arguments)
 
 
-def main():
-    arguments = options()
-    if "RANK" in os.environ:
-        torch.distributed.init_process_group("gloo")
-        train(arguments)
-        return
-    with connected(arguments) as client:
-        Classifier(arguments, client)  # what cannot be is told once, and not by each process
+def start(arguments):
+    """Starts the processes and waits for them. None of them outlives this."""
     with tempfile.TemporaryDirectory(prefix="embps-") as folder:
+        context = torch.multiprocessing.spawn(process, (arguments, folder), nprocs=arguments.processes, join=False)
         try:
-            torch.multiprocessing.spawn(process, (arguments, folder), nprocs=arguments.processes)
+            while not context.join():
+                pass
         except torch.multiprocessing.ProcessExitedException as error:
             raise SystemExit(str(error) if error.signal_name else 1) from None  # 1: that process has said why
+        finally:
+            for one in context.processes:
+                one.kill()
+                one.join()
+
+
+def main():
+    arguments = options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does, and so what it has started
+    try:
+        if "RANK" in os.environ:
+            torch.distributed.init_process_group("gloo")
+            train(arguments)
+            return
+        with connected(arguments) as client:
+            Classifier(arguments, client)  # what cannot be is told once, and not by each process
+        start(arguments)
+    except KeyboardInterrupt:
+        print("stopped by a signal", file=sys.stderr)
+        raise SystemExit(7) from None
 
 
 if __name__ == "__main__":

@@ -33,6 +33,8 @@ import math
 import os
 import pathlib
 import re
+import signal
+import sys
 import tempfile
 
 import numpy
@@ -72,6 +74,12 @@ def rate(text):
     return number
 
 
+def name(text):
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
 def check_paths(parser, arguments):
     """Ends the program where it could not read or write, now and not at the first checkpoint."""
     try:
@@ -94,10 +102,10 @@ def options():
     parser.add_argument("--text", type=pathlib.Path, required=True)
     parser.add_argument("--checkpoint", type=pathlib.Path,
                         help="written; read when it is there (default, with --connect: the servers keep it)")
-    parser.add_argument("--connect", metavar="ADDRESS", help="of a server that listens (default: none)")
-    parser.add_argument("--data", help="folder for the table while this runs (default: a temporary one)")
-    parser.add_argument("--memory", default="256M", help="of it, for rows (default %(default)s)")
-    parser.add_argument("--optimizer", default="adagrad", help="of the table (default %(default)s)")
+    parser.add_argument("--connect", type=name, metavar="ADDRESS", help="of a server that listens (default: none)")
+    parser.add_argument("--data", type=name, help="folder for the table while this runs (default: a temporary one)")
+    parser.add_argument("--memory", type=name, default="256M", help="of it, for rows (default %(default)s)")
+    parser.add_argument("--optimizer", type=name, default="adagrad", help="of the table (default %(default)s)")
     parser.add_argument("--table-rate", type=rate, default=0.05, help="its rate (default %(default)s)")
     parser.add_argument("--rate", type=rate, default=0.002, help="of Adam, for layers (default %(default)s)")
     parser.add_argument("--steps", type=at_least_one, default=500, help="in all (default %(default)s)")
@@ -272,14 +280,23 @@ def write(model, vocabulary, start, n):
     return " ".join(str(vocabulary[number]) for number in ids[len(start):])
 
 
-def main():
-    arguments = options()
+def run(arguments):
     with tempfile.TemporaryDirectory(prefix="embps-", dir=arguments.data) as folder:
         with told(f"--connect {arguments.connect}" if arguments.connect else "--memory, --data", embps.Error):
             client = embps.connect(arguments.connect or f"local:{folder}/tables", memory=arguments.memory)
         with told("language_model.py", embps.Error), client:
             model, vocabulary, ids = train(arguments, client)
             print(write(model, vocabulary, ids[:arguments.context], 30))
+
+
+def main():
+    arguments = options()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does, which removes the folder
+    try:
+        run(arguments)
+    except KeyboardInterrupt:
+        print("stopped by a signal; started again, it goes on from the last checkpoint", file=sys.stderr)
+        raise SystemExit(7) from None
 
 
 if __name__ == "__main__":
