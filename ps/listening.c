@@ -19,6 +19,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "common/process_state.h"
+#include "common/stop_signals.h"
 #include "proto/grpc/grpc_server.h"
 #include "proto/grpc/listen_address.h"
 
@@ -138,18 +139,15 @@ psc_status_t ps_listening_write(const char *path, const char *const *addresses, 
 
 struct ps_signal_watch {
     ps_server_t *server;
-    bool ends; /* whether SIGTERM, SIGINT and SIGUSR2 do */
+    bool ends; /* whether those of psc_stop_signals do */
     pthread_t thread;
     atomic_bool over;
 };
 
 static void all_signals(sigset_t *set)
 {
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGINT);
+    psc_stop_signals(set);
     (void)sigaddset(set, SIGUSR1);
-    (void)sigaddset(set, SIGUSR2);
 }
 
 void ps_signals_block(void)

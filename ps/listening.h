@@ -35,7 +35,7 @@ PSC_MUST_CHECK psc_status_t ps_listening_write(const char *path, const char *con
                                                uint32_t n, psc_error_t *error);
 
 /*
- * SIGUSR1 asks a server for a checkpoint; SIGTERM, SIGINT and SIGUSR2 end it, if `ends`, or else do
+ * SIGUSR1 asks a server for a checkpoint; those of psc_stop_signals end it, if `ends`, or else do
  * nothing. block: before any thread starts; they wait from then on. watch: a thread takes them,
  * until unwatch.
  */

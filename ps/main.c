@@ -13,7 +13,7 @@
  * in the folder of the ranks' records what their host wrote when one ended. Servers tell each other
  * by notes. A job that lost somebody ends without MPI_Finalize, which would wait for the lost.
  *
- * SIGTERM and SIGINT go to all ranks of a job, and so does SIGUSR2, which mpirun passes on at once
+ * SIGTERM, SIGINT and SIGHUP are for a whole job, and so is SIGUSR2, which mpirun passes on at once
  * and scripts/embps-run therefore sends. Servers ignore them: the workers stop, say goodbye, and so
  * let the servers end in order, with all rows written. SIGUSR1, which mpirun passes on as well,
  * asks servers with --checkpoints for one.
@@ -108,6 +108,7 @@ static void put_signals_off(const ps_server_arguments_t *arguments)
     }
     (void)sigaction(SIGTERM, &ignore, NULL);
     (void)sigaction(SIGINT, &ignore, NULL);
+    (void)sigaction(SIGHUP, &ignore, NULL);
     (void)sigaction(SIGUSR1, &ignore, NULL);
     (void)sigaction(SIGUSR2, &ignore, NULL);
 }

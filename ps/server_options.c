@@ -218,14 +218,17 @@ const psc_command_t ps_server_command = {
         "and "
         "leaves when all workers have left. Its exit status is the worst one of the workers, or "
         "that of a peer that is gone when workers were lost and the others ended well. "
-        "SIGTERM and SIGINT, and SIGUSR2 to mpirun, which passes it on without a limit of time, "
+        "SIGTERM, SIGINT and SIGHUP, and SIGUSR2 to mpirun, which passes it on without a limit of "
+        "time, "
         "are "
         "left to the workers, which stop and let the servers end in order. SIGUSR1 asks servers "
         "with "
         "--checkpoints for a checkpoint: to mpirun, or to any one of them.\n\n"
         "With --listen there need not be workers, nor mpirun:\n\n"
         "    embps-server --data DIR --listen 127.0.0.1:50051\n\n"
-        "serves processes that come by gRPC, until SIGTERM. Several servers of that kind make one "
+        "serves processes that come by gRPC, until SIGTERM, SIGINT, or SIGHUP (a "
+        "terminal that is closed) unless it is ignored, as under nohup. Several servers of that "
+        "kind make one "
         "job (mpirun -n 3 embps-server ... --listen ...), which SIGUSR2 to mpirun ends in order.",
     .options = options,
     .n_options = sizeof options / sizeof options[0],

@@ -30,7 +30,7 @@ stop() # SIGNAL NAME
 }
 
 # Each signal, and IPv6 where there is some.
-for signal in TERM INT USR2; do
+for signal in TERM INT HUP USR2; do
     start "by$signal" --listen 127.0.0.1:0
     stop "$signal" "by$signal"
 done
@@ -39,6 +39,14 @@ if grep -q ' lo$' /proc/net/if_inet6 2>/dev/null; then
     grep -qx '\[::1\]:[0-9]*' six.port || failed "port file of IPv6: $(cat six.port)"
     stop TERM six
 fi
+
+# Under nohup a hangup ends nothing.
+trap '' HUP
+start nohup --listen 127.0.0.1:0
+trap - HUP
+kill -HUP "$job"
+"$build/embps" status "127.0.0.1:$port" >/dev/null || failed "a hangup under nohup: $(cat nohup.log)"
+stop TERM nohup
 
 # A port in use is an error at once, and the data directory is left alone.
 start first --listen 127.0.0.1:0

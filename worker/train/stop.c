@@ -5,16 +5,10 @@
  */
 #include "worker/train/stop.h"
 
+#include "common/stop_signals.h"
+
 #include <signal.h>
 #include <time.h>
-
-static void stop_signals(sigset_t *set)
-{
-    (void)sigemptyset(set);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGUSR2); /* mpirun passes it on at once, so scripts/embps-run sends it */
-}
 
 void psw_stop_init(psw_stop_t *stop)
 {
@@ -23,7 +17,7 @@ void psw_stop_init(psw_stop_t *stop)
     atomic_init(&stop->requested, false);
     (void)sigemptyset(&ignore.sa_mask);
     (void)sigaction(SIGUSR1, &ignore, NULL); /* mpirun passes it on: it is for the servers */
-    stop_signals(&set);
+    psc_stop_signals(&set);
     (void)pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
@@ -32,7 +26,7 @@ void psw_stop_wait(psw_stop_t *stop, uint64_t timeout_us)
     sigset_t set;
     struct timespec timeout = {.tv_sec = (time_t)(timeout_us / 1000000),
                                .tv_nsec = (long)(timeout_us % 1000000) * 1000};
-    stop_signals(&set);
+    psc_stop_signals(&set);
     if (sigtimedwait(&set, NULL, &timeout) > 0)
         psw_stop_request(stop);
 }

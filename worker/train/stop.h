@@ -1,7 +1,7 @@
 /*
  * The wish to stop: one flag that all threads of a program look at between batches.
  *
- * No signal handler: the program blocks SIGINT, SIGTERM and SIGUSR2 and asks whether one is
+ * No signal handler: the program blocks those of psc_stop_signals and asks whether one is
  * waiting, so that nothing global is needed and no call is cut off half done. SIGUSR1, which asks
  * servers for a checkpoint, is ignored.
  */

@@ -309,7 +309,8 @@ static const char description[] =
     "Trains word vectors with negative sampling on tables that live on servers. Start it with "
     "mpirun "
     "beside embps-server, or alone with --local.\n\n"
-    "SIGINT and SIGTERM end the training at the next batch; no vectors are written then.";
+    "SIGINT, SIGTERM and, unless it is ignored, SIGHUP end the training at the next batch; no "
+    "vectors are written then.";
 
 const psw_model_t *const *psw_models(size_t *n_out)
 {

@@ -10,7 +10,7 @@
 static void a_signal_is_seen_at_the_next_question_and_kills_nobody(void **state)
 {
     (void)state;
-    static const int signals[] = {SIGTERM, SIGINT, SIGUSR2};
+    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         psw_stop_t stop;
         psw_stop_init(&stop);
