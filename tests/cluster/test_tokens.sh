@@ -210,7 +210,7 @@ if command -v openssl >/dev/null; then
         failed "the first steps: $(cat first-steps.log)"
     start_door steps 127.0.0.1:0 --tokens first-steps/tokens --tls-cert first-steps/certs/server.pem \
         --tls-key first-steps/certs/server.key
-    "$build/embps" import "localhost:${address##*:}" words --input rows --tls-ca first-steps/certs/ca.pem \
+    "$build/embps" import "$address" words --input rows --tls-ca first-steps/certs/ca.pem \
         --token-file first-steps/token >out 2>err || failed "a table by the first steps' token: $(cat err)"
     stop_door
 else
