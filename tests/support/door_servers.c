@@ -125,7 +125,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .resume = options->resume,
             .keep = 3,
             .same_run = true,
-            .fellows = &own->fellows,
+            .fellows = options->together ? &own->fellows : NULL,
             .addresses = servers->addresses};
         if (ps_server_open(&of_server, &own->server, &own->error) != PSC_OK)
             fail_msg("%s", own->error.message);

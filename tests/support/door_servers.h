@@ -5,6 +5,7 @@
 #ifndef TESTS_SUPPORT_DOOR_SERVERS_H
 #define TESTS_SUPPORT_DOOR_SERVERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct door_servers door_servers_t;
@@ -19,6 +20,7 @@ typedef struct door_servers_options {
     const char *folder;          /* of their data, which stays; NULL: one of their own */
     const char *checkpoints;     /* NULL: none */
     const char *resume;
+    bool together;       /* several make checkpoints by themselves too, a last one at their end */
     const char *tokens;  /* a file of them (proto/rights.h); NULL: none are asked for */
     const char *not_yet; /* why guests have to wait until door_servers_serve; NULL: they need not */
     const uint16_t *ports; /* [n] to listen on; NULL: free ones */
