@@ -21,6 +21,7 @@
 #include "worker/sized_options.h"
 
 #include <stddef.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #define POOL_KEEP_BYTES ((size_t)32 << 20)
@@ -269,7 +270,8 @@ int embps_connect(const char *address, const embps_connect_options_t *options,
         st = connect_once(&patience, client_out, &what);
         if (!is_passing(&patience, st) || wait_us == 0)
             break;
-        psw_patience_tell(&patience, psc_clock_us(), what.message);
+        (void)snprintf(patience.refused, sizeof patience.refused, "%.239s", what.message);
+        psw_patience_tell(&patience, psc_clock_us(), "");
         psc_clock_sleep_us(AGAIN_US);
     } while (psc_clock_us() < patience.end_us);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);

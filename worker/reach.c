@@ -39,6 +39,8 @@ void psw_patience_tell(psw_patience_t *patience, uint64_t now_us, const char *wh
     if (patience->options.waiting == NULL || now_us - patience->told_us < TELL_US)
         return;
     patience->told_us = now_us;
+    if (why[0] == '\0')
+        why = patience->refused;
     (void)snprintf(line, sizeof line, "waiting for %.100s since %llu s%s%.240s", patience->address,
                    (unsigned long long)((now_us - patience->begin_us) / 1000000),
                    why[0] != '\0' ? ": " : "", why);

@@ -14,6 +14,7 @@ typedef struct psw_patience {
     uint64_t begin_us, end_us, told_us;
     uint64_t look_us;   /* when a port is looked at next */
     uint32_t n_guesses; /* looks in a row that told what may be wrong */
+    char refused[240];  /* why the attempt before this one failed; "": it is the first */
     bool mixed;         /* servers answered that do not belong together: a moment later they may */
 } psw_patience_t;
 
@@ -24,7 +25,8 @@ typedef struct psw_reached {
     char **addresses; /* [n_servers] */
 } psw_reached_t;
 
-/* Tells who wants to know what is waited for, once a second at most. */
+/* Tells who wants to know what is waited for, once a second at most. why: "" where nothing is known
+ * but what the last attempt failed for. */
 void psw_patience_tell(psw_patience_t *patience, uint64_t now_us, const char *why);
 
 /*

@@ -625,7 +625,7 @@ EMBPS_API EMBPS_MUST_CHECK int embps_watch_start(embps_table_t *table, uint32_t 
 /* What: the next rows reached, of one server at a time; waits for some, for timeout_ms at most; n
  * 0: none. Each is told once, as it is now. *lost_out: others were reached, any number, that will
  * not be told: look at all. Pointers are good until the next call with this watch.
- * Errors: PEER_GONE, BUSY (too many watch there), TIMEOUT, NO_MEMORY; a failed watch stays so. */
+ * Errors: PEER_GONE, INTERRUPTED (a server ends), BUSY (too many watch), TIMEOUT; it stays so. */
 EMBPS_API EMBPS_MUST_CHECK int embps_watch_next(embps_watch_t *watch, uint32_t timeout_ms,
                                                 embps_block_t *block_out, bool *lost_out,
                                                 embps_error_t *error);

@@ -41,6 +41,7 @@ static void start(home_t *home, uint32_t n)
 static void open_home(home_t *home, uint32_t n)
 {
     *home = (home_t){.folder = test_scratch_create(), .options = DOOR_SERVERS_DEFAULT};
+    home->options.together = true;
     home->options.checkpoints =
         test_path(home->checkpoints, sizeof home->checkpoints, home->folder, "saved");
     for (size_t i = 0; i < MOST_SERVERS; i++)
@@ -278,6 +279,63 @@ static void pushes_count_once_when_another_number_of_servers_goes_on(void **stat
     end_pushing(&one, 3);
     end_pushing(&many, 3);
     end_pushing(&cached, 3);
+    close_home(&home);
+}
+
+/* ---- connecting meanwhile ---- */
+
+typedef struct caller {
+    char address[64];
+    atomic_bool waits; /* it was told that servers do not belong together */
+    embps_client_t *client;
+    int code;
+    embps_error_t error;
+} caller_t;
+
+static void note_waiting(void *context, const char *line)
+{
+    caller_t *caller = context;
+    if (strstr(line, "answers as server") != NULL)
+        atomic_store(&caller->waits, true);
+}
+
+static void *call(void *context)
+{
+    caller_t *caller = context;
+    embps_connect_options_t options = EMBPS_CONNECT_OPTIONS_DEFAULT;
+    options.wait_ms = 60000;
+    options.waiting = note_waiting;
+    options.waiting_context = caller;
+    caller->code = embps_connect(caller->address, &options, &caller->client, &caller->error);
+    return NULL;
+}
+
+/* As when one of them is of those that are about to end. */
+static void who_finds_servers_of_two_kinds_waits_until_they_are_of_one(void **state)
+{
+    (void)state;
+    static caller_t caller;
+    pthread_t thread;
+    home_t home;
+    open_home(&home, 1);
+    door_servers_stop(home.servers);
+    door_servers_options_t of_other = DOOR_SERVERS_DEFAULT;
+    door_servers_t *other = door_servers_start(&of_other);
+    home.options.instead_of_last = door_servers_address(other, 0);
+    start(&home, 2);
+    (void)address_of(home.ports[0], caller.address, sizeof caller.address);
+    assert_int_equal(pthread_create(&thread, NULL, call, &caller), 0);
+    while (!atomic_load(&caller.waits))
+        psc_clock_sleep_us(1000);
+    home.options.instead_of_last = NULL;
+    start_again(&home, 2);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (caller.code != 0)
+        fail_msg("%s", caller.error.message);
+    assert_int_equal(embps_server_count(caller.client), 2);
+    (void)open_table(caller.client, "t");
+    ok(embps_close(caller.client, &error));
+    door_servers_stop(other);
     close_home(&home);
 }
 
@@ -537,6 +595,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pushes_count_once_when_as_many_servers_are_started_again),
         cmocka_unit_test(pushes_count_once_when_another_number_of_servers_goes_on),
+        cmocka_unit_test(who_finds_servers_of_two_kinds_waits_until_they_are_of_one),
         cmocka_unit_test(all_calls_go_on_at_another_number_of_servers),
         cmocka_unit_test(a_walk_over_servers_that_are_started_again_has_all_rows_or_ends),
         cmocka_unit_test(a_client_goes_on_from_before_answers_that_were_pulls),
