@@ -13,6 +13,7 @@
 #include "ps/optim/optim.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define D 5
@@ -132,10 +133,12 @@ static void every_entry_refuses_parameters_out_of_bounds(void **unused)
                 assert_int_equal(ps_optim_params(optim, values, optim->n_params, params, &error),
                                  PSC_INVALID_ARGUMENT);
                 assert_non_null(strstr(error.message, optim->params[i].name));
-                double least = NAN, most = NAN;
                 const char *bounds = strstr(error.message, "between ");
                 assert_non_null(bounds);
-                assert_int_equal(sscanf(bounds, "between %lf and %lf", &least, &most), 2);
+                char *end = NULL;
+                const double least = strtod(bounds + strlen("between "), &end);
+                assert_int_equal(strncmp(end, " and ", 5), 0);
+                const double most = strtod(end + 5, NULL);
                 assert_true(fabs(least - optim->params[i].min) <=
                             1e-9 * fabs(optim->params[i].min));
                 assert_true(fabs(most - optim->params[i].max) <= 1e-9 * fabs(optim->params[i].max));
