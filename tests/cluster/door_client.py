@@ -11,6 +11,7 @@ import struct
 import sys
 
 sys.path.insert(0, sys.argv[1])
+import google.protobuf.message  # noqa: E402
 import grpc  # noqa: E402
 from proto import embps_pb2 as pb  # noqa: E402
 from proto import embps_pb2_grpc as stubs  # noqa: E402
@@ -236,11 +237,21 @@ def malformed_check(address, count):
     values = {row: (float(n), 1.0, 2.0) for n, row in enumerate(rows)}
     cluster.push(pb.PUSH_ASSIGN, values)
     server, part = cluster.split(rows)[0]
-    pull = cluster.pull_request(server, part).SerializeToString()
+    pull = cluster.pull_request(server, part)
+    session = pull.header.session
+    pull = pull.SerializeToString()
     push = cluster.push_request(server, part, pb.PUSH_DELTA, values, sequence=10**9)
     push.header.session ^= 1  # whatever is left of it must not count
     push = push.SerializeToString()
     methods = [method.name for method in pb.DESCRIPTOR.services_by_name["Embps"].methods]
+
+    def waits(method, message):
+        """By chance of this session, with a sequence: it rightly waits for those that go first."""
+        try:
+            header = getattr(pb, f"{method}Request").FromString(message).header
+        except google.protobuf.message.DecodeError:
+            return False
+        return header.session == session and header.sequence != 0
 
     def bad():
         kind = rng.randrange(4)
@@ -254,7 +265,7 @@ def malformed_check(address, count):
         message = bytearray(whole)
         for _ in range(rng.randrange(1, 8)):
             message[rng.randrange(20 if method == "Push" else len(message))] = rng.randrange(256)
-        return method, bytes(message)
+        return bad() if waits(method, bytes(message)) else (method, bytes(message))
 
     outcomes = {}
     waiting = []
