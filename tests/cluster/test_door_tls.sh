@@ -84,8 +84,9 @@ start_door aging 127.0.0.1:0 --tls-cert server.pem --tls-key server.key
 if grep -q warn aging.log; then
     failed "a warning of nothing: $(cat aging.log)"
 fi
-for _ in 1 2 3; do
-    printf 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' >"/dev/tcp/127.0.0.1/${address##*:}" # plain text
+printf 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n' >plain_text
+for _ in 1 2 3; do # at once: bash itself writes line by line, and the server may close behind the first
+    cat plain_text >"/dev/tcp/127.0.0.1/${address##*:}"
 done
 await 60 grep -q "warn: .*a guest's TLS handshake failed: wrong version number" aging.log ||
     failed "no word of a handshake that failed: $(cat aging.log)"
