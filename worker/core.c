@@ -504,7 +504,7 @@ static psc_status_t receive(psw_core_t *core, const psp_buffer_t *buffer, psc_er
         (message.kind == PSP_PUSH_REPLY || message.kind == PSP_IMPORT_REPLY) &&
         core->servers[buffer->peer].pushed < p->sequence)
         core->servers[buffer->peer].pushed = p->sequence;
-    if (st == PSC_MISMATCH && core->relaying) { /* of other servers, for now */
+    if (st == PSC_MISMATCH && core->relaying) { /* another attempt may find them alike */
         psw_request_fail(p->request, -1, error);
         st = PSC_OK;
     }
