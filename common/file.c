@@ -19,6 +19,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -420,6 +421,21 @@ bool psc_file_has_changed(const char *path, psc_file_version_t *version)
     *version = (psc_file_version_t){.time = now.st_ctim, .size = now.st_size, .inode = now.st_ino};
     return now.st_ino != then.inode || now.st_size != then.size ||
            now.st_ctim.tv_sec != then.time.tv_sec || now.st_ctim.tv_nsec != then.time.tv_nsec;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+    (void)status;
+    (void)type;
+    (void)where;
+    return remove(path);
+}
+
+psc_status_t psc_file_remove_all(const char *path, psc_error_t *error)
+{
+    if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
+        return psc_error_set_errno(error, errno, "cannot remove %s", path);
+    return PSC_OK;
 }
 
 psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error)

@@ -72,6 +72,10 @@ typedef struct psc_file_version {
  * and cannot be looked at any more has changed, once: reading it will say what is wrong. */
 bool psc_file_has_changed(const char *path, psc_file_version_t *version);
 
+/* Removes a folder and all in it, or a file; OK when there is none. A link is removed, not what it
+ * names. Errors: IO, and what else errno says of the path. */
+PSC_MUST_CHECK psc_status_t psc_file_remove_all(const char *path, psc_error_t *error);
+
 /* fsync of a folder, so that names in it last. Errors: IO. */
 PSC_MUST_CHECK psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error);
 

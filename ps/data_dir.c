@@ -15,7 +15,6 @@
 
 #include "common/alloc.h"
 #include "common/file.h"
-#include "ps/checkpoint/place_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -324,8 +323,8 @@ static psc_status_t take_over(const ps_data_dir_t *dir, const identity_t *identi
                              "without them, use another --data directory, or remove this one "
                              "yourself",
                              dir->path);
-    psc_status_t st = ps_place_remove(dir->rocksdb_path, error);
-    return st == PSC_OK ? ps_place_remove(dir->staging_path, error) : st;
+    psc_status_t st = psc_file_remove_all(dir->rocksdb_path, error);
+    return st == PSC_OK ? psc_file_remove_all(dir->staging_path, error) : st;
 }
 
 static psc_status_t claim(ps_data_dir_t *dir, psc_error_t *error)
@@ -459,9 +458,9 @@ psc_status_t ps_data_dir_discard(ps_data_dir_t *dir, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
     if (dir->made_identity) {
-        st = ps_place_remove(dir->rocksdb_path, error);
+        st = psc_file_remove_all(dir->rocksdb_path, error);
         if (st == PSC_OK)
-            st = ps_place_remove(dir->staging_path, error);
+            st = psc_file_remove_all(dir->staging_path, error);
         if (st == PSC_OK && unlink(dir->identity_path) != 0 && errno != ENOENT)
             st = psc_error_set_errno(error, errno, "cannot remove %s", dir->identity_path);
     }

@@ -106,7 +106,8 @@ typedef enum psw_room_kind {
 } psw_room_kind_t;
 
 /* table_api.c: all tables of the client are opened again, at servers that are others now; copies
- * in its cache are not trusted any more, deltas stay. Errors: those of opening; MISMATCH: a table is another one there. */
+ * in its cache are not trusted any more, deltas stay. Errors: those of opening; MISMATCH: a table
+ * is another one there. */
 PSC_MUST_CHECK psc_status_t psw_tables_reopen(embps_client_t *client, psc_error_t *error);
 /* A table by its number; NULL: the client has none. */
 embps_table_t *psw_table_find(embps_client_t *client, uint32_t number);

@@ -6,6 +6,7 @@
  * found is to open it with the options that were told, which every server then compares.
  */
 #include "worker/client_state.h"
+#include "worker/table_options.h"
 
 #include <inttypes.h>
 
@@ -44,8 +45,7 @@ static psc_status_t ask(embps_client_t *client, const char *name, uint32_t after
     return st;
 }
 
-/* The options of embps.h that make this table. *out borrows from. */
-static void make_options(const psp_open_table_t *from, embps_table_options_t *out)
+void psw_table_options(const psp_open_table_t *from, embps_table_options_t *out)
 {
     *out = (embps_table_options_t)EMBPS_TABLE_OPTIONS_DEFAULT;
     out->init = from->init;
@@ -82,7 +82,7 @@ int embps_table_find(embps_client_t *client, const char *name, embps_table_t **t
     if (st != PSC_OK)
         return psw_error_export(&what, error);
     embps_table_options_t options;
-    make_options(&found.options, &options);
+    psw_table_options(&found.options, &options);
     return embps_table_open(client, name, &options, table_out, error);
 }
 
@@ -106,7 +106,7 @@ int embps_tables(embps_client_t *client, embps_table_fn fn, void *context, embps
         if (!found.found)
             return 0;
         embps_table_options_t options;
-        make_options(&found.options, &options);
+        psw_table_options(&found.options, &options);
         fn(context, found.options.name, &options, found.rows_created + others.rows_created);
         after = found.options.table;
     }

@@ -18,16 +18,14 @@
 #include "common/clock.h"
 #include "common/file.h"
 #include "common/log.h"
-#include "ps/checkpoint/place_file.h"
+#include "proto/saved_change.h"
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -109,38 +107,6 @@ static psc_status_t find_lineage(ps_keeper_t *keeper, psc_error_t *error)
 
 /* ---- open ---- */
 
-static psc_status_t take_lock(ps_keeper_t *keeper, psc_error_t *error)
-{
-    char *path = psp_saved_path(keeper->folder, "lock", NULL);
-    if (path == NULL)
-        return no_memory(error);
-    psc_status_t st = PSC_OK;
-    keeper->lock_fd = open(path, O_CREAT | O_RDWR | O_CLOEXEC, 0666);
-    if (keeper->lock_fd < 0)
-        st = psc_error_set_errno(error, errno, "cannot write to the checkpoints in %s",
-                                 keeper->folder);
-    else if (flock(keeper->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        st = errno == EWOULDBLOCK
-                 ? psc_error_set(error, PSC_IN_USE,
-                                 "another run writes its checkpoints to %s: use another folder",
-                                 keeper->folder)
-                 : psc_error_set_errno(error, errno, "cannot lock %s", path);
-    psc_free(path);
-    return st;
-}
-
-static bool is_leftover(const char *name)
-{
-    static const char *const ends[] = {PSP_SAVED_PARTIAL, PSP_SAVED_REMOVED};
-    const size_t n = strlen(name);
-    for (size_t i = 0; i < 2; i++) {
-        const size_t n_end = strlen(ends[i]);
-        if (n > n_end && strcmp(name + n - n_end, ends[i]) == 0)
-            return true;
-    }
-    return strncmp(name, ".lineage-", strlen(".lineage-")) == 0;
-}
-
 /* Removes what a crash left. */
 static psc_status_t clean(const ps_keeper_t *keeper, psc_error_t *error)
 {
@@ -150,10 +116,11 @@ static psc_status_t clean(const ps_keeper_t *keeper, psc_error_t *error)
     if (entries == NULL)
         return psc_error_set_errno(error, errno, "cannot read %s", keeper->folder);
     while (st == PSC_OK && (entry = readdir(entries)) != NULL) {
-        char *path =
-            is_leftover(entry->d_name) ? psp_saved_path(keeper->folder, entry->d_name, NULL) : NULL;
+        char *path = psp_saved_is_leftover(entry->d_name)
+                         ? psp_saved_path(keeper->folder, entry->d_name, NULL)
+                         : NULL;
         if (path != NULL)
-            st = ps_place_remove(path, error);
+            st = psc_file_remove_all(path, error);
         psc_free(path);
     }
     (void)closedir(entries);
@@ -174,7 +141,7 @@ psc_status_t ps_keeper_open(const ps_keeper_options_t *options, ps_keeper_t **ke
         st = psc_error_set_errno(error, errno, "cannot make the folder of checkpoints %s",
                                  keeper->folder);
     if (st == PSC_OK && options->rank == 0)
-        st = take_lock(keeper, error);
+        st = psp_saved_lock(keeper->folder, &keeper->lock_fd, error);
     if (st == PSC_OK && options->rank == 0)
         st = clean(keeper, error);
     if (st == PSC_OK)
@@ -272,7 +239,7 @@ static psc_status_t remove_leftovers(const ps_keeper_t *keeper, const char *name
     char *path = ps_keeper_path(keeper, name, NULL, false);
     psc_status_t st = path == NULL ? no_memory(error) : PSC_OK;
     if (st == PSC_OK && lstat(path, &found) == 0 && S_ISDIR(found.st_mode))
-        st = ps_place_remove(path, error);
+        st = psc_file_remove_all(path, error);
     psc_free(path);
     return st;
 }
@@ -377,24 +344,6 @@ static psc_status_t write_manifest(const ps_keeper_t *keeper, const char *name,
     return st;
 }
 
-/* Takes a checkpoint away: first its name, then its files. */
-static psc_status_t remove_checkpoint(const ps_keeper_t *keeper, const char *name,
-                                      psc_error_t *error)
-{
-    char gone[PSP_SAVED_NAME_MAX + sizeof PSP_SAVED_REMOVED];
-    (void)snprintf(gone, sizeof gone, "%s%s", name, PSP_SAVED_REMOVED);
-    char *from = psp_saved_path(keeper->folder, name, NULL);
-    char *to = psp_saved_path(keeper->folder, gone, NULL);
-    psc_status_t st = from == NULL || to == NULL ? no_memory(error) : PSC_OK;
-    if (st == PSC_OK && rename(from, to) != 0)
-        st = psc_error_set_errno(error, errno, "cannot rename %s", from);
-    if (st == PSC_OK)
-        st = ps_place_remove(to, error);
-    psc_free(from);
-    psc_free(to);
-    return st;
-}
-
 /* The newest one with a client's state, names->n: none has it. One whose manifest nobody can read
  * counts as without. */
 static psc_status_t newest_with_state(const ps_keeper_t *keeper, const psp_saved_names_t *names,
@@ -429,7 +378,7 @@ static void prune(const ps_keeper_t *keeper)
     for (size_t i = 0; st == PSC_OK && i + keeper->options.keep < names.n; i++) {
         if (i == with_state || strcmp(names.all[i], keeper->with_state) == 0)
             continue;
-        st = remove_checkpoint(keeper, names.all[i], &error);
+        st = psp_saved_remove(keeper->folder, names.all[i], &error);
         if (st == PSC_OK)
             psc_log(PSC_LOG_INFO, "checkpoint %s is too old (--keep %" PRIu64 ") and was removed",
                     names.all[i], keeper->options.keep);
@@ -469,7 +418,7 @@ psc_status_t ps_keeper_abandon(const ps_keeper_t *keeper, const char *name, psc_
     if (!psp_saved_is_name(name))
         return PSC_OK;
     char *path = ps_keeper_path(keeper, name, NULL, keeper->options.rank == 0);
-    psc_status_t st = path == NULL ? no_memory(error) : ps_place_remove(path, error);
+    psc_status_t st = path == NULL ? no_memory(error) : psc_file_remove_all(path, error);
     psc_free(path);
     return st;
 }

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -65,19 +64,4 @@ psc_status_t ps_place_file(const char *from, const char *to, bool constant, psc_
         failed = errno;
     (void)close(in);
     return failed == 0 ? PSC_OK : psc_error_set_errno(error, failed, "cannot write %s", to);
-}
-
-static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where)
-{
-    (void)status;
-    (void)type;
-    (void)where;
-    return remove(path);
-}
-
-psc_status_t ps_place_remove(const char *path, psc_error_t *error)
-{
-    if (nftw(path, remove_entry, 8, FTW_DEPTH | FTW_PHYS) != 0 && errno != ENOENT)
-        return psc_error_set_errno(error, errno, "cannot remove %s", path);
-    return PSC_OK;
 }

@@ -24,7 +24,4 @@ int ps_place_bytes(int fd, const uint8_t *bytes, size_t n);
 PSC_MUST_CHECK psc_status_t ps_place_file(const char *from, const char *to, bool constant,
                                           psc_error_t *error);
 
-/* Removes a folder and all in it; OK when there is none. Errors: IO. */
-PSC_MUST_CHECK psc_status_t ps_place_remove(const char *path, psc_error_t *error);
-
 #endif

@@ -19,6 +19,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/file.h"
 #include "common/hash.h"
 #include "ps/checkpoint/place_file.h"
 
@@ -270,7 +271,7 @@ psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t
     if (st == PSC_OK)
         st = take_all(batch, way, error);
     if (st == PSC_OK)
-        st = ps_place_remove(way->scratch, error);
+        st = psc_file_remove_all(way->scratch, error);
     cold->was_empty = false;
     psc_free(batch->bytes);
     psc_free(batch);

@@ -294,7 +294,7 @@ static psc_status_t finish(ps_writer_t *writer, ps_save_job_t *job, psc_error_t 
     if (st == PSC_OK)
         st = write_part(writer, job->image, error);
     if (st == PSC_OK)
-        st = ps_place_remove(writer->staging, error);
+        st = psc_file_remove_all(writer->staging, error);
     job->size = bytes_of(&writer->files);
     if (st == PSC_OK)
         remember(writer);
@@ -342,7 +342,7 @@ static psc_status_t abandon(ps_writer_t *writer, psc_error_t *error)
     psc_error_t ignored = PSC_ERROR_INIT;
     memcpy(name, writer->name, sizeof name);
     forget(writer);
-    psc_status_t st = ps_place_remove(writer->staging, error);
+    psc_status_t st = psc_file_remove_all(writer->staging, error);
     const psc_status_t removed =
         ps_keeper_abandon(writer->options.keeper, name, st == PSC_OK ? error : &ignored);
     return st == PSC_OK ? removed : st;

@@ -63,6 +63,8 @@ says 3 'missing: No such file' "$embps" checkpoint list missing
 says 3 'missing: No such file' "$embps" checkpoint verify missing
 mkdir empty
 says 3 'no checkpoint in empty' "$embps" checkpoint verify empty
+says 0 'bytes shared' "$embps" checkpoint diff saved checkpoint-0000000001 checkpoint-0000000002
+says 44 'saved' "$embps" checkpoint prune saved --keep 1
 says 2 'See --checkpoints' "$server" --data other --listen 127.0.0.1:0 --resume checkpoint-0000000001
 
 # Another run in the same folder; then kill -9, in the middle of a checkpoint where that can be hit.
@@ -104,6 +106,8 @@ says 42 'server-0/part' "$embps" checkpoint verify saved
 [ "$(grep -c server-0/part out)" = 1 ] || failed "a fault is told more than once: $(cat out)"
 says 42 'server-0/part' "$server" --listen 127.0.0.1:0 --data "$dir/data" --checkpoints "$dir/saved"
 rm -r "$newest"
+says 0 ' removed, ' "$embps" checkpoint prune saved --keep 1
+[ "$(find saved -maxdepth 1 -name 'checkpoint-*' | wc -l)" = 1 ] || failed "prune leaves $(ls saved)"
 serve --resume auto --keep 1 --log-level info
 kill -TERM "$job"
 wait "$job" || failed "the server does not end well: $(cat log)"

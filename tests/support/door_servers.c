@@ -123,7 +123,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .lease_us = options->lease_us,
             .checkpoints = options->checkpoints,
             .resume = options->resume,
-            .keep = 3,
+            .keep = options->keep,
             .same_run = true,
             .fellows = options->together ? &own->fellows : NULL,
             .addresses = servers->addresses};

@@ -20,6 +20,7 @@ typedef struct door_servers_options {
     const char *folder;          /* of their data, which stays; NULL: one of their own */
     const char *checkpoints;     /* NULL: none */
     const char *resume;
+    uint64_t keep;       /* checkpoints; 0: all */
     bool together;       /* several make checkpoints by themselves too, a last one at their end */
     const char *tokens;  /* a file of them (proto/rights.h); NULL: none are asked for */
     const char *not_yet; /* why guests have to wait until door_servers_serve; NULL: they need not */
@@ -29,7 +30,7 @@ typedef struct door_servers_options {
 #define DOOR_SERVERS_DEFAULT                                                                       \
     {                                                                                              \
         .n = 1, .n_guests = 64, .lease_us = 60000000, .cluster = 0xd00d, .resume = "auto",         \
-        .memory_bytes = UINT64_C(32) << 20                                                         \
+        .keep = 3, .memory_bytes = UINT64_C(32) << 20                                              \
     }
 
 door_servers_t *door_servers_start(const door_servers_options_t *options);

@@ -1,22 +1,21 @@
 /*
  * embps checkpoint: makes one of running servers, and looks at those in a folder.
  *
- * list, inspect and verify read files alone (proto/saved_folder.h); servers need not run, and may.
- * What is wrong with a checkpoint is told file by file, and the first fault is the exit status. A
- * checkpoint that is damaged is listed all the same, so that it can be seen what there is.
+ * list, inspect, verify and diff read files alone (proto/saved_folder.h); servers need not run, and
+ * may. What is wrong with a checkpoint is told file by file, and the first fault is the exit
+ * status. A checkpoint that is damaged is listed all the same, so that it can be seen what there
+ * is.
  */
+#include "worker/tool/checkpoint_files.h"
 #include "common/output.h"
 #include "common/slots.h"
 #include "proto/message.h"
-#include "proto/saved_folder.h"
 #include "worker/programs/client_error.h"
-#include "worker/tool/address_options.h"
 #include "worker/tool/commands.h"
 #include "worker/tool/hit_output.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -24,22 +23,44 @@
 
 #define SCRATCH_BYTES ((size_t)1 << 20)
 
+static const psc_option_t option_table[] = {
+    {.name = "keep",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(psw_checkpoint_options_t, keep),
+     .min = 1,
+     .max = 1000000,
+     .help = "prune: how many checkpoints stay, the newest that are whole. Beside them stay the "
+             "newest with a client's state, also of the newest one's run, and damaged ones that "
+             "were found on the way."},
+    {.name = "dry-run",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(psw_checkpoint_options_t, dry_run),
+     .help = "prune: remove nothing, and tell what would be."},
+};
+
 static const psc_command_t command = {
     .name = "embps checkpoint",
-    .synopsis = "ADDRESS | list DIR | inspect DIR NAME | verify DIR [NAME]",
+    .synopsis = "ADDRESS | list DIR | inspect DIR NAME | verify DIR [NAME] | diff DIR NAME NAME | "
+                "prune DIR --keep N [--dry-run]",
     .summary = "Makes a checkpoint of running servers, or looks at a folder of them.",
     .description =
         "With the ADDRESS of one of the servers (embps-server --listen --checkpoints DIR) all of "
         "them make a checkpoint, whose name is printed. list shows the checkpoints of a folder, "
         "inspect what is in one and which servers had which slots, verify reads all files of one, "
         "or of all, and compares them with "
-        "their checksums; these need no servers.",
+        "their checksums, diff tells what changed from one to another: tables and their options, "
+        "rows that came into being, clocks, sessions, slots, and the bytes that they share on "
+        "disk. These need no servers.\n\n"
+        "prune removes old checkpoints, and what a crash left, from a folder that no server "
+        "uses. It reads those that are to stay first; one that is damaged is named and does not "
+        "count.",
+    .options = option_table,
+    .n_options = sizeof option_table / sizeof option_table[0],
     .operands = "ADDRESS, or what to do and a folder",
-    .examples = "embps checkpoint 127.0.0.1:50051\nembps checkpoint verify saved",
+    .examples = "embps checkpoint 127.0.0.1:50051\nembps checkpoint verify saved\n"
+                "embps checkpoint prune saved --keep 3 --dry-run",
 };
-
-typedef psc_status_t (*look_fn)(const psw_visit_t *visit, const char *folder, const char *name,
-                                psc_error_t *error);
 
 static psc_status_t make(const psw_visit_t *visit, psc_error_t *error)
 {
@@ -73,7 +94,7 @@ static void time_text(uint64_t seconds, char text[32])
         (void)strftime(text, 32, "%Y-%m-%d %H:%M:%S", &local);
 }
 
-static json_t *describe(const psp_saved_manifest_t *manifest)
+json_t *psw_checkpoint_describe(const psp_saved_manifest_t *manifest)
 {
     char cluster[20];
     (void)snprintf(cluster, sizeof cluster, "%016" PRIx64, manifest->cluster);
@@ -85,12 +106,12 @@ static json_t *describe(const psp_saved_manifest_t *manifest)
         cluster, "release", psw_json_text(manifest->release, strlen(manifest->release)));
 }
 
-static void print_heading(void)
+void psw_checkpoint_print_heading(void)
 {
     (void)printf("%-28s%-22s%8s%16s%14s\n", "checkpoint", "made", "servers", "bytes", "state");
 }
 
-static void print_line(const psp_saved_manifest_t *manifest)
+void psw_checkpoint_print_line(const psp_saved_manifest_t *manifest)
 {
     char when[32];
     psw_shown_t shown;
@@ -112,21 +133,29 @@ static void print_fault(json_t *all, const char *name, const psc_error_t *fault)
         (void)printf("%-28s%s\n", psw_show(name, &shown), psw_show(fault->message, &message));
 }
 
-/* The faults themselves were shown, one by one. */
-static psc_status_t sum_up(const char *folder, psc_status_t first, size_t n_faulty, size_t n,
-                           psc_error_t *error)
+psc_status_t psw_checkpoint_sum_up(const char *folder, psc_status_t first, size_t n_faulty,
+                                   size_t n, psc_error_t *error)
 {
     return psc_error_set(error, first, "of %zu checkpoints in %s %zu have faults", n, folder,
                          n_faulty);
 }
 
-/* The names in a folder, which must be there: a server makes it, a typing error does not. */
+/* Of a folder that must be there. */
 static psc_status_t names_in(const char *folder, psp_saved_names_t *names_out, psc_error_t *error)
 {
     struct stat about;
     if (stat(folder, &about) != 0)
         return psc_error_set_errno(error, errno, "cannot look at %s", folder);
     return psp_saved_list(folder, names_out, error);
+}
+
+psc_status_t psw_checkpoint_names(const char *folder, psp_saved_names_t *names_out,
+                                  psc_error_t *error)
+{
+    psc_status_t st = names_in(folder, names_out, error);
+    if (st == PSC_OK && names_out->n == 0)
+        st = psc_error_set(error, PSC_NOT_FOUND, "there is no checkpoint in %s", folder);
+    return st;
 }
 
 static psc_status_t list(const psw_visit_t *visit, const char *folder, const char *name,
@@ -142,7 +171,7 @@ static psc_status_t list(const psw_visit_t *visit, const char *folder, const cha
         return st;
     }
     if (all == NULL)
-        print_heading();
+        psw_checkpoint_print_heading();
     for (size_t i = 0; i < names.n; i++) {
         psp_saved_t *saved = NULL;
         psc_error_t fault = PSC_ERROR_INIT;
@@ -150,9 +179,9 @@ static psc_status_t list(const psw_visit_t *visit, const char *folder, const cha
         if (st != PSC_OK)
             print_fault(all, names.all[i], &fault);
         else if (all != NULL)
-            (void)json_array_append_new(all, describe(psp_saved_manifest(saved)));
+            (void)json_array_append_new(all, psw_checkpoint_describe(psp_saved_manifest(saved)));
         else
-            print_line(psp_saved_manifest(saved));
+            psw_checkpoint_print_line(psp_saved_manifest(saved));
         if (st != PSC_OK && first == PSC_OK)
             first = st;
         n_faulty += st != PSC_OK;
@@ -161,7 +190,9 @@ static psc_status_t list(const psw_visit_t *visit, const char *folder, const cha
     const size_t n = names.n;
     psp_saved_names_clear(&names);
     st = visit->options.json ? psw_json_print(all, error) : psc_output_flush(error);
-    return st != PSC_OK || first == PSC_OK ? st : sum_up(folder, first, n_faulty, n, error);
+    return st != PSC_OK || first == PSC_OK
+               ? st
+               : psw_checkpoint_sum_up(folder, first, n_faulty, n, error);
 }
 
 /* ---- inspect ---- */
@@ -271,12 +302,12 @@ static psc_status_t inspect(const psw_visit_t *visit, const char *folder, const 
     if (st != PSC_OK)
         return st;
     const psp_saved_manifest_t *manifest = psp_saved_manifest(saved);
-    json_t *all = visit->options.json ? describe(manifest) : NULL;
+    json_t *all = visit->options.json ? psw_checkpoint_describe(manifest) : NULL;
     json_t *parts = all != NULL ? json_array() : NULL;
     st = psp_scratch_create(SCRATCH_BYTES, &scratch, error);
     if (all == NULL) {
-        print_heading();
-        print_line(manifest);
+        psw_checkpoint_print_heading();
+        psw_checkpoint_print_line(manifest);
     }
     for (uint32_t i = 0; st == PSC_OK && i < manifest->n_servers; i++) {
         psp_saved_t *part = NULL;
@@ -298,20 +329,15 @@ static psc_status_t inspect(const psw_visit_t *visit, const char *folder, const 
 
 /* ---- verify ---- */
 
-typedef struct verified {
-    const char *name;
-    json_t *faults; /* NULL: they are printed */
-} verified_t;
-
-static void take_fault(void *context, const psc_error_t *fault)
+void psw_checkpoint_take_fault(void *context, const psc_error_t *fault)
 {
-    const verified_t *verified = context;
+    const psw_checkpoint_faults_t *faults = context;
     psw_shown_t shown, message;
-    if (verified->faults != NULL)
-        (void)json_array_append_new(verified->faults,
+    if (faults->all != NULL)
+        (void)json_array_append_new(faults->all,
                                     psw_json_text(fault->message, strlen(fault->message)));
     else
-        (void)printf("%s: %s\n", psw_show(verified->name, &shown),
+        (void)printf("%s: %s\n", psw_show(faults->name, &shown),
                      psw_show(fault->message, &message));
 }
 
@@ -320,12 +346,13 @@ static bool verify_one(const char *folder, const char *name, json_t *all, psc_st
 {
     psc_error_t fault = PSC_ERROR_INIT;
     psw_shown_t shown;
-    verified_t verified = {.name = name, .faults = all != NULL ? json_array() : NULL};
-    const psc_status_t st = psp_saved_verify(folder, name, true, take_fault, &verified, &fault);
+    psw_checkpoint_faults_t faults = {.name = name, .all = all != NULL ? json_array() : NULL};
+    const psc_status_t st =
+        psp_saved_verify(folder, name, true, psw_checkpoint_take_fault, &faults, &fault);
     if (all != NULL)
         (void)json_array_append_new(all, json_pack("{s:o, s:b, s:o}", "name",
                                                    psw_json_text(name, strlen(name)), "whole",
-                                                   st == PSC_OK, "faults", verified.faults));
+                                                   st == PSC_OK, "faults", faults.all));
     else if (st == PSC_OK)
         (void)printf("%s: whole\n", psw_show(name, &shown));
     if (*first == PSC_OK)
@@ -354,9 +381,7 @@ static psc_status_t verify(const psw_visit_t *visit, const char *folder, const c
     size_t n_faulty = 0;
     json_t *all = visit->options.json ? json_array() : NULL;
     psc_status_t st =
-        name == NULL ? names_in(folder, &names, error) : look_for(folder, name, error);
-    if (st == PSC_OK && name == NULL && names.n == 0)
-        st = psc_error_set(error, PSC_NOT_FOUND, "there is no checkpoint in %s", folder);
+        name == NULL ? psw_checkpoint_names(folder, &names, error) : look_for(folder, name, error);
     if (st != PSC_OK) {
         json_decref(all);
         return st;
@@ -366,34 +391,43 @@ static psc_status_t verify(const psw_visit_t *visit, const char *folder, const c
         n_faulty += !verify_one(folder, name != NULL ? name : names.all[i], all, &first);
     psp_saved_names_clear(&names);
     st = all != NULL ? psw_json_print(all, error) : psc_output_flush(error);
-    return st != PSC_OK || first == PSC_OK ? st : sum_up(folder, first, n_faulty, n, error);
+    return st != PSC_OK || first == PSC_OK
+               ? st
+               : psw_checkpoint_sum_up(folder, first, n_faulty, n, error);
 }
 
 psc_status_t psw_tool_checkpoint(int argc, char *const argv[], psc_error_t *error)
 {
     static const struct {
         const char *word;
-        look_fn look;
+        psw_checkpoint_look_fn look;
         size_t least, most; /* words in all */
-    } looks[] = {{"list", list, 2, 2}, {"inspect", inspect, 3, 3}, {"verify", verify, 2, 3}};
-    psw_address_options_t options;
+        bool options;       /* those of prune */
+    } looks[] = {{"list", list, 2, 2, false},
+                 {"inspect", inspect, 3, 3, false},
+                 {"verify", verify, 2, 3, false},
+                 {"diff", psw_checkpoint_diff, 4, 4, false},
+                 {"prune", psw_checkpoint_prune, 2, 2, true}};
+    psw_checkpoint_options_t options;
     psw_visit_t visit;
     bool go_on;
     psc_status_t st = psw_visit_parse(&command, &options, argc, argv, &visit, &go_on, error);
     if (st != PSC_OK || !go_on)
         return st;
     const size_t n = visit.words.n;
-    bool is_look = false;
-    for (size_t i = 0; n != 0 && i < sizeof looks / sizeof looks[0]; i++) {
-        if (strcmp(visit.words.items[0], looks[i].word) != 0)
-            continue;
-        is_look = true;
-        if (n >= looks[i].least && n <= looks[i].most)
-            return looks[i].look(&visit, visit.words.items[1], n > 2 ? visit.words.items[2] : NULL,
-                                 error);
-    }
-    if (n != 1 || is_look)
+    size_t at = 0;
+    while (at < sizeof looks / sizeof looks[0] && n != 0 &&
+           strcmp(visit.words.items[0], looks[at].word) != 0)
+        at++;
+    const bool is_look = n != 0 && at < sizeof looks / sizeof looks[0];
+    if (is_look ? n < looks[at].least || n > looks[at].most : n != 1)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
                              command.name, command.synopsis, command.name);
-    return psw_visit_address(&visit, visit.words.items[0], make, error);
+    if ((options.keep != 0 || options.dry_run) && !(is_look && looks[at].options))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "%s: --keep and --dry-run are for prune; see %s --help", command.name,
+                             command.name);
+    if (!is_look)
+        return psw_visit_address(&visit, visit.words.items[0], make, error);
+    return looks[at].look(&visit, visit.words.items[1], n > 2 ? visit.words.items[2] : NULL, error);
 }

@@ -414,6 +414,27 @@ static void a_folder_can_be_synced_and_a_missing_one_cannot(void **state)
     assert_non_null(strstr(error.message, path));
 }
 
+static void a_folder_is_removed_with_all_in_it_and_not_what_its_links_name(void **state)
+{
+    char folder[PATH_SIZE], below[PATH_SIZE], path[PATH_SIZE], outside[PATH_SIZE];
+    test_path(outside, sizeof outside, *state, "outside");
+    test_path(folder, sizeof folder, *state, "folder");
+    test_path(below, sizeof below, folder, "below");
+    assert_int_equal(psc_file_write(outside, "x", 1, NULL), PSC_OK);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    assert_int_equal(mkdir(below, 0777), 0);
+    test_path(path, sizeof path, below, "file");
+    assert_int_equal(psc_file_write(path, "x", 1, NULL), PSC_OK);
+    test_path(path, sizeof path, below, "link");
+    assert_int_equal(symlink(outside, path), 0);
+    assert_int_equal(psc_file_remove_all(folder, NULL), PSC_OK);
+    assert_int_equal(access(folder, F_OK), -1);
+    assert_int_equal(psc_file_remove_all(folder, NULL), PSC_OK);
+    assert_int_equal(access(outside, F_OK), 0);
+    assert_int_equal(psc_file_remove_all(outside, NULL), PSC_OK);
+    assert_int_equal(access(outside, F_OK), -1);
+}
+
 static void a_file_with_secrets_is_for_its_owner_alone(void **state)
 {
     static const struct {
@@ -492,6 +513,7 @@ int main(void)
         IN_FOLDER(a_file_of_unknown_size_is_read_whole),
         IN_FOLDER(every_failed_allocation_is_an_error_and_leaves_nothing),
         IN_FOLDER(a_folder_can_be_synced_and_a_missing_one_cannot),
+        IN_FOLDER(a_folder_is_removed_with_all_in_it_and_not_what_its_links_name),
         IN_FOLDER(a_file_with_secrets_is_for_its_owner_alone),
         IN_FOLDER(a_file_that_changed_is_noticed_once),
     };

@@ -392,7 +392,7 @@ static void only_constant_files_are_linked(void **state)
     psc_error_t fault = PSC_ERROR_INIT;
     assert_int_equal(ps_place_file(to, from, true, &fault), PSC_NOT_FOUND);
     assert_non_null(strstr(fault.message, to));
-    assert_int_equal(ps_place_remove(to, NULL), PSC_OK);
+    assert_int_equal(psc_file_remove_all(to, NULL), PSC_OK);
 }
 
 enum { STARTS = 200, STARTING = 3 };
@@ -443,7 +443,7 @@ static void servers_that_start_at_once_in_a_new_folder_find_one_lineage(void **s
                 fail_msg("start %u, server %u: %s", start, (unsigned)i, starters[i].error.message);
             assert_true(starters[i].lineage == starters[0].lineage);
         }
-        assert_int_equal(ps_place_remove(folder, NULL), PSC_OK);
+        assert_int_equal(psc_file_remove_all(folder, NULL), PSC_OK);
     }
     assert_int_equal(pthread_barrier_destroy(&together), 0);
 }
