@@ -124,8 +124,9 @@ static psc_status_t send_again(void *context, const psw_stranded_t *stranded, ps
 
 /* One attempt at it all. Until all connections to the new servers are made, the client keeps those
  * that it has. */
-static psc_status_t renew_once(psw_patience_t *patience, embps_client_t *client, psc_error_t *error)
+static psc_status_t renew_once(psw_patience_t *patience, void *context, psc_error_t *error)
 {
+    embps_client_t *client = context;
     address_home_t *home = client->home.context;
     psw_core_t *core = client->driver.core;
     psw_reached_t reached = {.n_servers = 0};
@@ -163,6 +164,36 @@ static bool is_passing(const psw_patience_t *patience, psc_status_t st)
     return st == PSC_BUSY || ((st == PSC_MISMATCH || st == PSC_PEER_GONE) && patience->mixed);
 }
 
+/*
+ * Attempts until one is the last. One that the end of the time cut off knows less than one before
+ * it that came to its end, whose reason is told then.
+ */
+static psc_status_t attempt(psw_patience_t *patience,
+                            psc_status_t (*once)(psw_patience_t *patience, void *context,
+                                                 psc_error_t *error),
+                            void *context, psc_error_t *error)
+{
+    psc_error_t reason = PSC_ERROR_INIT, what;
+    psc_status_t st;
+    for (;;) {
+        what = (psc_error_t)PSC_ERROR_INIT;
+        st = once(patience, context, &what);
+        if (st == PSC_TIMEOUT && reason.code != PSC_OK)
+            what = reason;
+        if (!is_passing(patience, st) || patience->options.wait_ms == 0)
+            break;
+        reason = what;
+        (void)snprintf(patience->refused, sizeof patience->refused, "%.239s", what.message);
+        psw_patience_tell(patience, psc_clock_us(), "");
+        psc_clock_sleep_us(AGAIN_US);
+        if (psc_clock_us() >= patience->end_us)
+            break;
+    }
+    if (st != PSC_OK && error != NULL)
+        *error = what;
+    return st == PSC_OK ? PSC_OK : what.code;
+}
+
 /* psw_renew_fn. */
 static psc_status_t renew(void *context, psc_error_t *error)
 {
@@ -180,10 +211,7 @@ static psc_status_t renew(void *context, psc_error_t *error)
     patience.options.wait_ms = UINT32_MAX; /* end_us says how long */
     patience.options.cluster = psw_core_cluster(client->driver.core);
     patience.end_us = timeout_us != 0 ? patience.begin_us + timeout_us : UINT64_MAX;
-    psc_status_t st;
-    while (is_passing(&patience, st = renew_once(&patience, client, error)) &&
-           psc_clock_us() < patience.end_us)
-        psc_clock_sleep_us(AGAIN_US);
+    psc_status_t st = attempt(&patience, renew_once, client, error);
     psc_free(address);
     return st;
 }
@@ -213,25 +241,25 @@ static psc_status_t make_client(psw_patience_t *patience, address_home_t *home,
 }
 
 /* One attempt at it all. */
-static psc_status_t connect_once(psw_patience_t *patience, embps_client_t **client_out,
-                                 psc_error_t *error)
+static psc_status_t connect_once(psw_patience_t *patience, void *client_out, psc_error_t *error)
 {
     address_home_t *home = NULL;
+    embps_client_t *client = NULL;
     psc_status_t st = make_home(&patience->options, &home, error);
     if (st != PSC_OK)
         return st;
     st = psw_reach_first(patience, home->pool, &home->reached, error);
     if (st == PSC_OK)
-        st = make_client(patience, home, client_out, error);
+        st = make_client(patience, home, &client, error);
     if (st != PSC_OK) {
         (void)!leave_address(home, false, NULL);
         return st;
     }
-    embps_client_t *client = *client_out;
     client->home = (psw_home_t){.leave = leave_address, .context = home};
     client->driver.renew = renew;
     client->driver.renew_context = client;
     psw_core_keep(client->driver.core);
+    *(embps_client_t **)client_out = client;
     return PSC_OK;
 }
 
@@ -266,13 +294,6 @@ int embps_connect(const char *address, const embps_connect_options_t *options,
     const uint64_t wait_us = patience.options.wait_ms * UINT64_C(1000);
     patience.told_us = patience.begin_us;
     patience.end_us = patience.begin_us + (wait_us != 0 ? wait_us : UNHURRIED_US);
-    do {
-        st = connect_once(&patience, client_out, &what);
-        if (!is_passing(&patience, st) || wait_us == 0)
-            break;
-        (void)snprintf(patience.refused, sizeof patience.refused, "%.239s", what.message);
-        psw_patience_tell(&patience, psc_clock_us(), "");
-        psc_clock_sleep_us(AGAIN_US);
-    } while (psc_clock_us() < patience.end_us);
+    st = attempt(&patience, connect_once, client_out, &what);
     return st == PSC_OK ? 0 : psw_error_export(&what, error);
 }

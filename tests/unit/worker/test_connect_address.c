@@ -17,6 +17,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -532,6 +533,49 @@ static void a_server_that_lists_a_table_twice_is_refused(void **state)
     psp_scratch_destroy(scratch);
 }
 
+/* Of another run when it is asked first, and silent from then on. */
+typedef struct stranger {
+    psp_scratch_t *scratch;
+    atomic_uint n_asked;
+} stranger_t;
+
+static grpc_status_code answer_once(void *context, const psp_buffer_t *request,
+                                    psp_buffer_t **reply_out)
+{
+    stranger_t *stranger = context;
+    if (atomic_fetch_add(&stranger->n_asked, 1) != 0)
+        return GRPC_STATUS_OK;
+    return list_without_end(stranger->scratch, request, reply_out);
+}
+
+static void who_runs_out_of_time_is_told_what_was_wrong_before(void **state)
+{
+    (void)state;
+    stranger_t stranger;
+    char address[32];
+    embps_connect_options_t wanted = EMBPS_CONNECT_OPTIONS_DEFAULT;
+    assert_int_equal(psp_scratch_create(1 << 20, &stranger.scratch, NULL), PSC_OK);
+    fake_door_t *door = fake_door_start(0, answer_once, &stranger);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", (unsigned)fake_door_port(door));
+    door_servers_options_t options = DOOR_SERVERS_DEFAULT;
+    options.cluster = 0xbeef;
+    options.n = 2;
+    options.instead_of_last = address;
+    door_servers_t *servers = door_servers_start(&options);
+    int code = 0;
+    wanted.wait_ms = 500;
+    do { /* a machine that is busy may need longer for a second attempt */
+        wanted.wait_ms *= 2;
+        atomic_init(&stranger.n_asked, 0);
+        code = try_to_connect(door_servers_address(servers, 0), &wanted);
+        assert_int_not_equal(code, 0);
+    } while (atomic_load(&stranger.n_asked) < 2);
+    assert_int_equal(code, EMBPS_MISMATCH);
+    door_servers_stop(servers);
+    fake_door_stop(door);
+    psp_scratch_destroy(stranger.scratch);
+}
+
 /* ---- tokens ---- */
 
 #define OLD_TOKEN "the-token-of-yesterday"
@@ -653,6 +697,7 @@ int main(void)
         cmocka_unit_test(strangers_are_refused),
         cmocka_unit_test(a_server_without_a_seat_says_so),
         cmocka_unit_test(a_server_that_lists_a_table_twice_is_refused),
+        cmocka_unit_test(who_runs_out_of_time_is_told_what_was_wrong_before),
         cmocka_unit_test(a_client_goes_on_when_its_token_is_replaced),
         cmocka_unit_test(faults_of_the_caller_are_errors),
         cmocka_unit_test(a_client_is_not_for_children),
