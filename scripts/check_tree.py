@@ -125,7 +125,6 @@ COVERED_BY = [
     ("ps/store/store_plan.c", "tests/unit/ps/test_table_plan.c", "plans against open stores"),
     ("ps/store/room.c", "tests/unit/ps/store/test_store.c", "part of the store"),
     ("worker/issue_again.c", "tests/unit/worker/test_core_relay.c", "messages of a relaid core"),
-    ("worker/reach.c", "tests/unit/worker/test_connect_address.c", "how it finds the servers"),
     ("worker/train/kernel.c", "tests/unit/worker/train/test_window.c", "tables of window.c"),
     ("worker/train/window_reference.c", "tests/unit/worker/train/test_window.c",
      "what window.c is compared with"),
