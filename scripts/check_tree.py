@@ -117,6 +117,7 @@ COVERED_BY = [
     ("proto/saved_change.c", "tests/unit/worker/tool/test_checkpoint_files.c", "prune"),
     ("proto/saved_folder.c", "tests/unit/ps/checkpoint/test_restore.c", "which is damaged"),
     ("proto/message_checkpoint.c", "tests/unit/proto/test_message_pack.c", "a part of it"),
+    ("ps/table/shard_look.c", "tests/unit/ps/table/test_shard.c", "each answer is one of its"),
     ("ps/table/shard_reply.c", "tests/unit/ps/table/test_shard.c", "each answer is one of its"),
     ("ps/table/sweeper.c", "tests/unit/ps/table/test_growth.c", "what it frees, and when"),
     ("ps/table/session.c", "tests/unit/ps/table/test_shard.c", "what the shard is made of"),

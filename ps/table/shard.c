@@ -570,13 +570,6 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
     return guest ? ps_guests_take(shard, request, error) : ps_shard_take(shard, request, error);
 }
 
-static bool waits_for_store(const ps_request_t *request)
-{
-    return request != NULL &&
-           (request->state == PS_REQUEST_WAIT_ROOM || request->state == PS_REQUEST_WAIT_ROWS ||
-            request->state == PS_REQUEST_WAIT_SAVE);
-}
-
 /* Tries the requests that wait for the store, beginning with another session each time. */
 static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
 {
@@ -584,7 +577,7 @@ static psc_status_t retry(ps_shard_t *shard, psc_error_t *error)
     shard->turn = (shard->turn + 1) % shard->sessions.n_all;
     for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
         uint32_t peer = (shard->turn + i) % shard->sessions.n_all;
-        if (!waits_for_store(shard->sessions.all[peer].head))
+        if (!ps_shard_waits_for_store(shard->sessions.all[peer].head))
             continue;
         psc_status_t st = ps_shard_advance(shard, peer, error);
         if (st != PSC_OK)
@@ -634,49 +627,8 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
     return st;
 }
 
-/* ---- looking ---- */
-
-uint32_t ps_shard_departed(const ps_shard_t *shard)
-{
-    return shard->sessions.n_departed;
-}
-
-bool ps_shard_finished(const ps_shard_t *shard)
-{
-    const ps_sessions_t *sessions = &shard->sessions;
-    size_t n_waiting = 0;
-    if (sessions->n == 0 || sessions->n_departed != sessions->n)
-        return false;
-    for (uint32_t i = 0; i < sessions->n; i++)
-        n_waiting += sessions->all[i].n_requests;
-    return n_waiting == 0 && !shard->summing && shard->sum.n_kept == 0;
-}
-
 void ps_shard_end(ps_shard_t *shard, const psc_error_t *why)
 {
     if (shard->failure.code == PSC_OK)
         fail(shard, why);
-}
-
-uint32_t ps_shard_worst_status(const ps_shard_t *shard)
-{
-    return shard->sessions.worst_status;
-}
-
-size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer)
-{
-    return peer == UINT32_MAX ? shard->n_waiting : shard->sessions.all[peer].n_requests;
-}
-
-uint64_t ps_shard_deferred_bytes(const ps_shard_t *shard)
-{
-    return shard->sum.bytes;
-}
-
-size_t ps_shard_waiting_store(const ps_shard_t *shard)
-{
-    size_t n = shard->summing && waits_for_store(&shard->summed);
-    for (uint32_t i = 0; shard->n_waiting != 0 && i < shard->sessions.n_all; i++)
-        n += waits_for_store(shard->sessions.all[i].head);
-    return n;
 }

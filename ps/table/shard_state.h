@@ -207,6 +207,9 @@ PSC_MUST_CHECK psc_status_t ps_shard_serve(ps_shard_t *shard, uint32_t peer, ps_
 void ps_shard_note_deadline(ps_shard_t *shard, ps_request_t *request);
 PSC_MUST_CHECK psc_status_t ps_shard_expire(ps_shard_t *shard, psc_error_t *error);
 
+/* Whether a request goes on by the store alone; NULL: no. */
+bool ps_shard_waits_for_store(const ps_request_t *request);
+
 /* Releases the rows of a request, if it holds any. */
 void ps_shard_release(ps_shard_t *shard, ps_request_t *request);
 
