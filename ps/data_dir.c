@@ -15,22 +15,18 @@
 
 #include "common/alloc.h"
 #include "common/file.h"
+#include "ps/data_identity.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define FORMAT 1
-#define IDENTITY_LIMIT ((size_t)64 << 10)
 
 struct ps_data_dir {
     char *data;      /* DATA */
@@ -46,12 +42,6 @@ struct ps_data_dir {
     bool made_path, made_lock, made_identity;
 };
 
-typedef struct identity {
-    uint64_t cluster, lineage;
-    uint32_t rank, n_servers;
-    bool clean, saved; /* saved: a checkpoint has all of it */
-} identity_t;
-
 static char *join(const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
@@ -61,83 +51,20 @@ static char *join(const char *folder, const char *name)
     return path;
 }
 
-/* ---- identity ---- */
-
-static psc_status_t write_identity(const ps_data_dir_t *dir, const char *state,
-                                   const char *checkpoint, psc_error_t *error)
+static psc_status_t write_identity(const ps_data_dir_t *dir, bool clean, const char *checkpoint,
+                                   psc_error_t *error)
 {
-    char text[512], more[256] = "";
-    if (dir->lineage != 0)
-        (void)snprintf(more, sizeof more,
-                       ", \"lineage\": \"%016" PRIx64 "\", \"checkpoint\": \"%.127s\"",
-                       dir->lineage, checkpoint);
-    int size = snprintf(text, sizeof text,
-                        "{\"format\": %d, \"cluster\": \"%016" PRIx64 "\", \"rank\": %" PRIu32
-                        ", \"n_servers\": %" PRIu32 ", \"state\": \"%s\"%s}\n",
-                        FORMAT, dir->cluster, dir->rank, dir->n_servers, state, more);
-    return psc_file_write(dir->identity_path, text, (size_t)size, error);
-}
-
-/* Errors: NOT_FOUND (there is none), UNCLEAN (there is one that cannot be read as ours), IO. */
-static psc_status_t read_identity(const char *path, identity_t *identity_out, psc_error_t *error)
-{
-    char *text;
-    size_t size;
-    psc_status_t st = psc_file_read(path, IDENTITY_LIMIT, &text, &size, error);
-    if (st != PSC_OK)
-        return st == PSC_CORRUPT ? psc_error_set(error, PSC_UNCLEAN, "%s is no identity", path)
-                                 : st;
-    json_error_t fault;
-    json_t *root = json_loadb(text, size, 0, &fault);
-    psc_free(text);
-    json_int_t format = 0, rank = 0, n_servers = 0;
-    const char *cluster = NULL, *state = NULL, *lineage = "0", *checkpoint = "";
-    if (root == NULL ||
-        json_unpack(root, "{s:I, s:s, s:I, s:I, s:s, s?s, s?s}", "format", &format, "cluster",
-                    &cluster, "rank", &rank, "n_servers", &n_servers, "state", &state, "lineage",
-                    &lineage, "checkpoint", &checkpoint) != 0)
-        st = psc_error_set(error, PSC_UNCLEAN, "%s is damaged; use another --data directory", path);
-    else if (format != FORMAT)
-        st =
-            psc_error_set(error, PSC_UNCLEAN,
-                          "%s has format %lld, this release knows %d; use another --data directory",
-                          path, (long long)format, FORMAT);
-    else
-        *identity_out = (identity_t){.cluster = strtoull(cluster, NULL, 16),
-                                     .lineage = strtoull(lineage, NULL, 16),
-                                     .saved = checkpoint[0] != '\0',
-                                     .rank = (uint32_t)rank,
-                                     .n_servers = (uint32_t)n_servers,
-                                     .clean = strcmp(state, "clean") == 0};
-    json_decref(root);
-    return st;
-}
-
-/* ---- locks ---- */
-
-/* 1: locked now. 0: somebody else holds it. -1: errno. */
-static int try_lock(int fd, const char *path)
-{
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        return errno == EWOULDBLOCK ? 0 : -1;
-    /* Whoever held it may have removed the file since it was opened. */
-    struct stat opened, present;
-    if (fstat(fd, &opened) != 0)
-        return -1;
-    if (stat(path, &present) != 0 || present.st_ino != opened.st_ino ||
-        present.st_dev != opened.st_dev)
-        return 0;
-    return 1;
-}
-
-static bool is_locked(const char *lock_path)
-{
-    int fd = open(lock_path, O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    bool locked = try_lock(fd, lock_path) == 0;
-    (void)close(fd);
-    return locked;
+    struct stat status;
+    if (stat(dir->path, &status) != 0)
+        return psc_error_set_errno(error, errno, "cannot use %s", dir->path);
+    ps_data_identity_t identity = {.cluster = dir->cluster,
+                                   .lineage = dir->lineage,
+                                   .rank = dir->rank,
+                                   .n_servers = dir->n_servers,
+                                   .inode = status.st_ino,
+                                   .clean = clean};
+    (void)snprintf(identity.checkpoint, sizeof identity.checkpoint, "%s", checkpoint);
+    return ps_data_identity_write(dir->identity_path, &identity, error);
 }
 
 /* ---- refusals ---- */
@@ -150,7 +77,7 @@ static psc_status_t refuse_in_use(const char *path, psc_error_t *error)
                          path);
 }
 
-static psc_status_t refuse_identity(const char *path, const identity_t *identity,
+static psc_status_t refuse_identity(const char *path, const ps_data_identity_t *identity,
                                     psc_error_t *error)
 {
     return psc_error_set(error, PSC_UNCLEAN,
@@ -162,7 +89,7 @@ static psc_status_t refuse_identity(const char *path, const identity_t *identity
 }
 
 /* Whether the directory is of a run that made its checkpoints where this one does. */
-static bool is_of_lineage(const ps_data_dir_t *dir, const identity_t *identity)
+static bool is_of_lineage(const ps_data_dir_t *dir, const ps_data_identity_t *identity)
 {
     return dir->lineage != 0 && identity->lineage == dir->lineage;
 }
@@ -179,9 +106,9 @@ static psc_status_t inspect_other(const ps_data_dir_t *dir, const char *name, ui
         st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for a path");
         goto out;
     }
-    identity_t identity;
+    ps_data_identity_t identity;
     psc_error_t fault = PSC_ERROR_INIT;
-    st = read_identity(identity_path, &identity, &fault);
+    st = ps_data_identity_read(identity_path, &identity, &fault);
     bool missing = st == PSC_NOT_FOUND;
     if (st != PSC_OK && !missing) {
         if (error != NULL)
@@ -199,7 +126,7 @@ static psc_status_t inspect_other(const ps_data_dir_t *dir, const char *name, ui
                            "%s is there, but this run has %" PRIu32
                            " servers: use another --data directory",
                            path, dir->n_servers);
-    else if (is_locked(lock_path))
+    else if (ps_data_is_locked(lock_path))
         st = refuse_in_use(path, error);
     else
         st = refuse_identity(path, &identity, error);
@@ -261,7 +188,7 @@ static psc_status_t take_lock(ps_data_dir_t *dir, psc_error_t *error)
         fd = open(dir->lock_path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return psc_error_set_errno(error, errno, "cannot open %s", dir->lock_path);
-    int locked = try_lock(fd, dir->lock_path);
+    int locked = ps_data_try_lock(fd, dir->lock_path);
     if (locked == 1) {
         dir->lock_fd = fd;
         return PSC_OK;
@@ -310,21 +237,31 @@ static psc_status_t make_path(ps_data_dir_t *dir, psc_error_t *error)
     return PSC_OK;
 }
 
+static psc_status_t remove_data_files(const ps_data_dir_t *dir, psc_error_t *error)
+{
+    char *contents = join(dir->path, "contents");
+    psc_status_t st = contents == NULL ? psc_error_set(error, PSC_NO_MEMORY, "out of memory")
+                                       : psc_file_remove_all(contents, error);
+    if (st == PSC_OK)
+        st = psc_file_remove_all(dir->rocksdb_path, error);
+    psc_free(contents);
+    return st == PSC_OK ? psc_file_remove_all(dir->staging_path, error) : st;
+}
+
 /* The directory has an identity. */
-static psc_status_t take_over(const ps_data_dir_t *dir, const identity_t *identity,
+static psc_status_t take_over(const ps_data_dir_t *dir, const ps_data_identity_t *identity,
                               psc_error_t *error)
 {
     if (!is_of_lineage(dir, identity) || identity->rank != dir->rank)
         return refuse_identity(dir->path, identity, error);
-    if (identity->clean && !identity->saved)
+    if (identity->clean && identity->checkpoint[0] == '\0')
         return psc_error_set(error, PSC_UNCLEAN,
                              "%s was closed without a checkpoint at the end: rows that changed "
                              "after the newest one are in it alone. To go on from that one "
                              "without them, use another --data directory, or remove this one "
                              "yourself",
                              dir->path);
-    psc_status_t st = psc_file_remove_all(dir->rocksdb_path, error);
-    return st == PSC_OK ? psc_file_remove_all(dir->staging_path, error) : st;
+    return remove_data_files(dir, error);
 }
 
 static psc_status_t claim(ps_data_dir_t *dir, psc_error_t *error)
@@ -336,9 +273,9 @@ static psc_status_t claim(ps_data_dir_t *dir, psc_error_t *error)
         st = take_lock(dir, error);
     if (st != PSC_OK)
         return st;
-    identity_t identity;
+    ps_data_identity_t identity;
     psc_error_t fault = PSC_ERROR_INIT;
-    st = read_identity(dir->identity_path, &identity, &fault);
+    st = ps_data_identity_read(dir->identity_path, &identity, &fault);
     if (st == PSC_OK) {
         st = take_over(dir, &identity, error);
     } else if (st == PSC_NOT_FOUND) {
@@ -350,7 +287,7 @@ static psc_status_t claim(ps_data_dir_t *dir, psc_error_t *error)
         st = inspect_others(dir, error);
     if (st != PSC_OK)
         return st;
-    st = write_identity(dir, "open", "", error);
+    st = write_identity(dir, false, "", error);
     dir->made_identity = st == PSC_OK;
     return st == PSC_OK ? psc_file_sync_dir(dir->data, error) : st;
 }
@@ -413,7 +350,8 @@ void ps_data_dir_begin(ps_data_dir_t *dir)
 
 psc_status_t ps_data_dir_mark_clean(ps_data_dir_t *dir, const char *checkpoint, psc_error_t *error)
 {
-    return write_identity(dir, "clean", checkpoint, error);
+    psc_status_t st = ps_data_contents_write(dir->path, error);
+    return st == PSC_OK ? write_identity(dir, true, checkpoint, error) : st;
 }
 
 void ps_data_dir_release(ps_data_dir_t *dir)
@@ -458,9 +396,7 @@ psc_status_t ps_data_dir_discard(ps_data_dir_t *dir, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
     if (dir->made_identity) {
-        st = psc_file_remove_all(dir->rocksdb_path, error);
-        if (st == PSC_OK)
-            st = psc_file_remove_all(dir->staging_path, error);
+        st = remove_data_files(dir, error);
         if (st == PSC_OK && unlink(dir->identity_path) != 0 && errno != ENOENT)
             st = psc_error_set_errno(error, errno, "cannot remove %s", dir->identity_path);
     }

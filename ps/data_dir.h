@@ -3,8 +3,8 @@
  * clean.
  *
  *     lock             held (flock) while a server uses the directory
- *     identity.json    {"format": 1, "cluster": "…", "rank": N, "n_servers": S, "state": "open" |
- *                      "clean", "lineage": "...", "checkpoint": "..."}; the last two may be missing
+ *     identity.json    whose it is, and whether it was closed clean (ps/data_identity.h)
+ *     contents         which files it had then
  *     rocksdb/         the cold tier's
  *     cut/             what a checkpoint takes of it
  *

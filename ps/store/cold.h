@@ -107,6 +107,20 @@ PSC_MUST_CHECK psc_status_t ps_cold_rocks_open_to_read(const char *dir, const ch
                                                        uint64_t memory_bytes, ps_cold_t **cold_out,
                                                        psc_error_t *error);
 
+/* Is told each record; what it returns other than OK ends the reading. */
+typedef psc_status_t (*ps_cold_record_fn)(void *context, const uint8_t *key, size_t n_key,
+                                          const uint8_t *record, size_t size, psc_error_t *error);
+
+/*
+ * Reads all records of one that was closed in order, checksums verified, also those of logs and
+ * indexes. What it may not notice is a bit that no record depends on, of a table's filter or in the
+ * padding of its end. Nothing is written in dir, as with open_to_read. Errors: IO, CORRUPT (with
+ * the name of the file), NO_MEMORY, those of fn.
+ */
+PSC_MUST_CHECK psc_status_t ps_cold_rocks_check(const char *dir, const char *log_dir,
+                                                uint64_t memory_bytes, ps_cold_record_fn fn,
+                                                void *context, psc_error_t *error);
+
 /* Faults of a memory tier; all zero: none. */
 typedef struct ps_cold_faults {
     uint64_t fail_read_at;   /* the n-th call that reads or scans fails with IO */

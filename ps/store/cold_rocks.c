@@ -426,14 +426,53 @@ psc_status_t ps_cold_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_
     return st == PSC_OK ? open_tier(tier, false, cold_out, error) : st;
 }
 
+/* A tier to read from, whose database is not open yet. */
+static psc_status_t create_reader(const char *dir, const char *log_dir, uint64_t memory_bytes,
+                                  rocks_tier_t **tier_out, psc_error_t *error)
+{
+    psc_status_t st = create_tier(dir, memory_bytes, tier_out, error);
+    if (st != PSC_OK)
+        return st;
+    rocksdb_options_set_create_if_missing((*tier_out)->options, 0);
+    rocksdb_options_set_db_log_dir((*tier_out)->options, log_dir);
+    return PSC_OK;
+}
+
 psc_status_t ps_cold_rocks_open_to_read(const char *dir, const char *log_dir, uint64_t memory_bytes,
                                         ps_cold_t **cold_out, psc_error_t *error)
 {
     rocks_tier_t *tier;
-    psc_status_t st = create_tier(dir, memory_bytes, &tier, error);
+    psc_status_t st = create_reader(dir, log_dir, memory_bytes, &tier, error);
+    return st == PSC_OK ? open_tier(tier, true, cold_out, error) : st;
+}
+
+psc_status_t ps_cold_rocks_check(const char *dir, const char *log_dir, uint64_t memory_bytes,
+                                 ps_cold_record_fn fn, void *context, psc_error_t *error)
+{
+    rocks_tier_t *tier;
+    ps_cold_t *cold;
+    psc_status_t st = create_reader(dir, log_dir, memory_bytes, &tier, error);
     if (st != PSC_OK)
         return st;
-    rocksdb_options_set_create_if_missing(tier->options, 0);
-    rocksdb_options_set_db_log_dir(tier->options, log_dir);
-    return open_tier(tier, true, cold_out, error);
+    /* A log of one that was closed has no torn end. */
+    rocksdb_options_set_wal_recovery_mode(tier->options, rocksdb_absolute_consistency_recovery);
+    st = open_tier(tier, true, &cold, error);
+    if (st != PSC_OK)
+        return st;
+    rocksdb_iterator_t *at = rocksdb_create_iterator_cf(tier->db, tier->scan_options, tier->family);
+    for (rocksdb_iter_seek_to_first(at); st == PSC_OK && rocksdb_iter_valid(at);
+         rocksdb_iter_next(at)) {
+        size_t n_key, size;
+        const char *key = rocksdb_iter_key(at, &n_key), *record = rocksdb_iter_value(at, &size);
+        st = fn(context, (const uint8_t *)key, n_key, (const uint8_t *)record, size, error);
+    }
+    char *text = NULL;
+    rocksdb_iter_get_error(at, &text);
+    rocksdb_iter_destroy(at);
+    if (text != NULL && st == PSC_OK)
+        st = rocks_error(error, "reading from", tier->dir, text);
+    else
+        rocksdb_free(text);
+    rocks_destroy(cold);
+    return st;
 }

@@ -65,6 +65,7 @@ mkdir empty
 says 3 'no checkpoint in empty' "$embps" checkpoint verify empty
 says 0 'bytes shared' "$embps" checkpoint diff saved checkpoint-0000000001 checkpoint-0000000002
 says 44 'saved' "$embps" checkpoint prune saved --keep 1
+says 44 'data/server-0 is in use' "$embps" verify data
 says 2 'See --checkpoints' "$server" --data other --listen 127.0.0.1:0 --resume checkpoint-0000000001
 
 # Another run in the same folder; then kill -9, in the middle of a checkpoint where that can be hit.
@@ -76,6 +77,9 @@ await 60 bash -c 'ls saved | grep -q -e partial -e 0003' || failed "no third che
 kill -9 "$job"
 kill -9 "$asker" 2>/dev/null || true
 wait "$job" "$asker" || true
+says 43 'data/server-0 was not closed in order' "$embps" verify data
+cp -r data copied
+says 43 'copied/server-0 is a copy that was made while a server ran' "$embps" verify copied
 says 0 'checkpoint-0000000002: whole' "$embps" checkpoint verify saved
 serve
 [ -z "$(find saved -name '*.partial')" ] || failed "leftovers stay: $(ls saved)"
@@ -86,6 +90,10 @@ says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
 kill -TERM "$job"
 wait "$job" || failed "the server does not end well: $(cat log)"
 says 0 'whole' "$embps" checkpoint verify saved
+says 0 'server-0 of 1, run ' "$embps" verify data
+says 0 ', 10 rows, all of it in checkpoint-' "$embps" verify data
+says 0 '"whole": true' "$embps" verify data --json
+says 3 'no such' "$embps" verify 'no such'
 [ "$(find saved -maxdepth 1 -name 'checkpoint-*' | wc -l)" -le 3 ] || failed "too many stay: $(ls saved)"
 serve
 says 0 "$((4 << 32))  present  1 1 1 1" "$embps" get "$address" pushes "$((4 << 32))"

@@ -19,6 +19,7 @@ PSC_MUST_CHECK psc_status_t psw_tool_status(int argc, char *const argv[], psc_er
 PSC_MUST_CHECK psc_status_t psw_tool_tables(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_get(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_checkpoint(int argc, char *const argv[], psc_error_t *error);
+PSC_MUST_CHECK psc_status_t psw_tool_verify(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_stats(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_export(int argc, char *const argv[], psc_error_t *error);
 PSC_MUST_CHECK psc_status_t psw_tool_import(int argc, char *const argv[], psc_error_t *error);

@@ -21,6 +21,7 @@ static const struct {
     {"get", psw_tool_get, "rows of running servers"},
     {"stats", psw_tool_stats, "all counters of running servers"},
     {"checkpoint", psw_tool_checkpoint, "makes one, or looks at a folder of them"},
+    {"verify", psw_tool_verify, "the data directory of servers that do not run"},
     {"top", psw_tool_top, "what running servers do, again and again"},
     {"export", psw_tool_export, "a table of running servers to a file"},
     {"import", psw_tool_import, "a file into a table of running servers"},
