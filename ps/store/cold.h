@@ -128,8 +128,13 @@ typedef struct ps_cold_faults {
     uint64_t stall_write_at; /* the n-th write call, and as many after it as the next field says, */
     uint64_t stall_more;     /* are refused with BUSY */
 } ps_cold_faults_t;
+/* Errors: NO_MEMORY. Gives. */
 PSC_MUST_CHECK psc_status_t ps_cold_memory_create(const ps_cold_faults_t *faults,
                                                   ps_cold_t **cold_out, psc_error_t *error);
+/* One that holds what another one saved in dir, if there is anything; the folder is left as it is.
+ * Faults count from then on. Errors: IO, CORRUPT, NO_MEMORY. Gives. */
+PSC_MUST_CHECK psc_status_t ps_cold_memory_open(const char *dir, const ps_cold_faults_t *faults,
+                                                ps_cold_t **cold_out, psc_error_t *error);
 
 /* Whether a record of this size is what a scan may find. */
 static inline bool ps_cold_scan_fits(const ps_cold_scan_t *scan, size_t size)

@@ -5,21 +5,45 @@
  * An open-addressing hash table over the key bytes, twice as large as needed, linear probing. A
  * record that is removed leaves its key, so that searches go on past it. A scan looks at every
  * entry and sorts: slow, and right. Called by one thread at a time, like every tier.
+ *
+ * Files are as RocksDB's are: "000001.sst" and so on, which never change once they are there, each
+ * with what was written since the one before it. One that is opened goes on from the files of its
+ * folder, the oldest first, and gives later numbers. Nothing of a folder is written but by save.
  */
 #include "ps/store/cold.h"
 
 #include "common/alloc.h"
+#include "common/file.h"
 #include "common/hash.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#define FILE_BYTES ((size_t)1 << 30) /* that a file may have */
 
 typedef struct entry {
     uint8_t key[PS_COLD_KEY_BYTES];
     bool used;       /* has a key */
+    bool changed;    /* since the last file */
     uint8_t *record; /* NULL: none, or removed */
     size_t size;
 } entry_t;
+
+/* The bytes of a file: records, each behind this. */
+typedef struct mark {
+    uint8_t key[PS_COLD_KEY_BYTES];
+    uint8_t removed;
+    uint8_t padding;
+    uint64_t size;
+} mark_t;
+
+typedef struct saved_file {
+    char *bytes;
+    size_t size;
+} saved_file_t;
 
 typedef struct memory_tier {
     ps_cold_t cold;
@@ -28,6 +52,8 @@ typedef struct memory_tier {
     entry_t *entries;
     size_t n_entries; /* a power of two */
     size_t count;
+    saved_file_t *files; /* [n_files], the one with number 1 first */
+    size_t n_files;
 } memory_tier_t;
 
 static entry_t *find_entry(entry_t *entries, size_t n, const uint8_t *key)
@@ -112,7 +138,7 @@ static psc_status_t memory_write(ps_cold_t *cold, const ps_cold_write_t *writes,
             memcpy(records[i], writes[i].record, writes[i].size);
         entry_t *entry = find_entry(tier->entries, tier->n_entries, writes[i].key);
         tier->count += !entry->used;
-        entry->used = true;
+        entry->used = entry->changed = true;
         psc_free(entry->record);
         memcpy(entry->key, writes[i].key, PS_COLD_KEY_BYTES);
         entry->record = records[i];
@@ -169,10 +195,123 @@ static psc_status_t memory_sync(ps_cold_t *cold, psc_error_t *error)
     return PSC_OK;
 }
 
+/* ---- files ---- */
+
+static psc_status_t no_memory(psc_error_t *error)
+{
+    return psc_error_set(error, PSC_NO_MEMORY, "out of memory in the memory tier");
+}
+
+/* Gives; NULL: out of memory. */
+static char *file_path(const char *folder, size_t number)
+{
+    const size_t size = strlen(folder) + 32;
+    char *path = psc_alloc(size);
+    if (path != NULL)
+        (void)snprintf(path, size, "%s/%06zu.sst", folder, number);
+    return path;
+}
+
+static psc_status_t add_file(memory_tier_t *tier, char *bytes, size_t size, psc_error_t *error)
+{
+    saved_file_t *files = psc_realloc_array(tier->files, tier->n_files + 1, sizeof *files);
+    if (files == NULL)
+        return no_memory(error);
+    tier->files = files;
+    files[tier->n_files++] = (saved_file_t){.bytes = bytes, .size = size};
+    return PSC_OK;
+}
+
+/* What was written since the last file becomes the next one, if anything was. */
+static psc_status_t make_file(memory_tier_t *tier, psc_error_t *error)
+{
+    size_t size = 0, used = 0;
+    for (size_t i = 0; i < tier->n_entries; i++) {
+        if (tier->entries[i].changed)
+            size += sizeof(mark_t) + (tier->entries[i].record != NULL ? tier->entries[i].size : 0);
+    }
+    if (size == 0)
+        return PSC_OK;
+    char *bytes = psc_alloc(size);
+    psc_status_t st = bytes != NULL ? add_file(tier, bytes, size, error) : no_memory(error);
+    if (st != PSC_OK) {
+        psc_free(bytes);
+        return st;
+    }
+    for (size_t i = 0; i < tier->n_entries; i++) {
+        entry_t *entry = &tier->entries[i];
+        mark_t mark = {.removed = entry->record == NULL};
+        if (!entry->changed)
+            continue;
+        memcpy(mark.key, entry->key, sizeof mark.key);
+        mark.size = entry->record != NULL ? entry->size : 0;
+        memcpy(bytes + used, &mark, sizeof mark);
+        if (mark.size != 0)
+            memcpy(bytes + used + sizeof mark, entry->record, mark.size);
+        used += sizeof mark + mark.size;
+        entry->changed = false;
+    }
+    return PSC_OK;
+}
+
 static psc_status_t memory_save(ps_cold_t *cold, const char *folder, psc_error_t *error)
 {
-    (void)cold;
-    return psc_error_set(error, PSC_UNSUPPORTED, "%s: the memory tier has no files", folder);
+    memory_tier_t *tier = (memory_tier_t *)(void *)cold;
+    psc_status_t st = make_file(tier, error);
+    if (st == PSC_OK && mkdir(folder, 0777) != 0)
+        st = psc_error_set_errno(error, errno, "cannot make %s", folder);
+    for (size_t i = 0; st == PSC_OK && i < tier->n_files; i++) {
+        char *path = file_path(folder, i + 1);
+        st = path == NULL ? no_memory(error)
+                          : psc_file_write(path, tier->files[i].bytes, tier->files[i].size, error);
+        psc_free(path);
+    }
+    return st;
+}
+
+/* Takes the records of a file into the tier. */
+static psc_status_t load_file(memory_tier_t *tier, const char *path, const char *bytes, size_t size,
+                              psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    for (size_t used = 0; st == PSC_OK && used < size;) {
+        mark_t mark = {.size = 0};
+        if (size - used >= sizeof mark)
+            memcpy(&mark, bytes + used, sizeof mark);
+        if (size - used < sizeof mark || mark.size > size - used - sizeof mark)
+            return psc_error_set(error, PSC_CORRUPT, "%s: its last record is cut off", path);
+        ps_cold_write_t write = {.size = (size_t)mark.size};
+        memcpy(write.key, mark.key, sizeof write.key);
+        if (mark.removed == 0)
+            write.record = (const uint8_t *)bytes + used + sizeof mark;
+        st = memory_write(&tier->cold, &write, 1, error);
+        used += sizeof mark + (size_t)mark.size;
+    }
+    return st;
+}
+
+static psc_status_t load_folder(memory_tier_t *tier, const char *folder, psc_error_t *error)
+{
+    for (;;) {
+        char *bytes = NULL, *path = file_path(folder, tier->n_files + 1);
+        size_t size = 0;
+        psc_error_t fault = PSC_ERROR_INIT;
+        psc_status_t st = path == NULL ? no_memory(&fault)
+                                       : psc_file_read(path, FILE_BYTES, &bytes, &size, &fault);
+        const bool end = st == PSC_NOT_FOUND;
+        if (st == PSC_OK)
+            st = add_file(tier, bytes, size, &fault);
+        if (st == PSC_OK)
+            st = load_file(tier, path, bytes, size, &fault);
+        else
+            psc_free(bytes);
+        psc_free(path);
+        if (st == PSC_OK)
+            continue;
+        if (!end && error != NULL)
+            *error = fault;
+        return end ? PSC_OK : st;
+    }
 }
 
 static void memory_destroy(ps_cold_t *cold)
@@ -182,6 +321,9 @@ static void memory_destroy(ps_cold_t *cold)
     memory_tier_t *tier = (memory_tier_t *)(void *)cold;
     for (size_t i = 0; i < tier->n_entries; i++)
         psc_free(tier->entries[i].record);
+    for (size_t i = 0; i < tier->n_files; i++)
+        psc_free(tier->files[i].bytes);
+    psc_free(tier->files);
     psc_free(tier->entries);
     psc_free(tier);
 }
@@ -213,5 +355,28 @@ psc_status_t ps_cold_memory_create(const ps_cold_faults_t *faults, ps_cold_t **c
     if (faults != NULL)
         tier->faults = *faults;
     *cold_out = &tier->cold;
+    return PSC_OK;
+}
+
+psc_status_t ps_cold_memory_open(const char *dir, const ps_cold_faults_t *faults,
+                                 ps_cold_t **cold_out, psc_error_t *error)
+{
+    ps_cold_t *cold = NULL;
+    psc_status_t st = ps_cold_memory_create(NULL, &cold, error);
+    if (st != PSC_OK)
+        return st;
+    memory_tier_t *tier = (memory_tier_t *)(void *)cold;
+    st = load_folder(tier, dir, error);
+    if (st != PSC_OK) {
+        memory_destroy(cold);
+        return st;
+    }
+    for (size_t i = 0; i < tier->n_entries; i++)
+        tier->entries[i].changed = false;
+    tier->n_writes = 0;
+    if (faults != NULL)
+        tier->faults = *faults;
+    cold->was_empty = tier->n_files == 0;
+    *cold_out = cold;
     return PSC_OK;
 }

@@ -337,6 +337,53 @@ static void memory_refuses_writes_for_a_while_when_it_is_told_to(void **state)
 /* ---- RocksDB ---- */
 
 /* A write that RocksDB would have to wait with is refused, and written later: nothing is lost. */
+/* Three files one after another: rows, others and a removal, rows of another size; what is opened
+ * goes on with the next one, and leaves the folder as it is. */
+static void memory_goes_on_from_what_was_saved(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create();
+    char saved[512];
+    psc_error_t error = PSC_ERROR_INIT;
+    for (unsigned round = 0; round < 3; round++) {
+        char before[512], name[16];
+        ps_cold_t *cold;
+        uint8_t record[200];
+        bool found;
+        memcpy(before, saved, sizeof before);
+        (void)snprintf(name, sizeof name, "saved-%u", round);
+        (void)test_path(saved, sizeof saved, folder, name);
+        assert_int_equal(ps_cold_memory_open(round == 0 ? folder : before, NULL, &cold, &error),
+                         PSC_OK);
+        assert_true(cold->was_empty == (round == 0));
+        for (uint64_t id = 0; id < 50; id++)
+            write_one(cold, 7, 3, id + 20 * round, (uint8_t)(id + round), 100 + round);
+        ps_cold_write_t removed = {.record = NULL};
+        ps_cold_key(removed.key, 7, 3, round);
+        assert_int_equal(write_all(cold, &removed, 1), PSC_OK);
+        assert_int_equal(cold->ops->save(cold, saved, &error), PSC_OK);
+        assert_int_equal(cold->ops->save(cold, saved, &error), PSC_IO); /* it is there */
+        write_one(cold, 7, 3, 5, 99, 100);
+        cold->ops->destroy(cold);
+        assert_int_equal(test_count_entries(saved), round + 1);
+        assert_int_equal(ps_cold_memory_open(saved, NULL, &cold, &error), PSC_OK);
+        for (uint64_t id = 0; id < 50 + 20 * round; id++) {
+            const unsigned from = id < 20 * round ? (unsigned)(id / 20) : round;
+            assert_int_equal(read_one(cold, 7, 3, id, record, 100 + from, &found, &error), PSC_OK);
+            assert_true(found == (id > round));
+            assert_true(!found || record[99] == (uint8_t)(id - 20 * from + from));
+        }
+        cold->ops->destroy(cold);
+    }
+    char path[600];
+    (void)snprintf(path, sizeof path, "%s/000002.sst", saved);
+    assert_int_equal(truncate(path, 150), 0);
+    ps_cold_t *cold = NULL;
+    assert_int_equal(ps_cold_memory_open(saved, NULL, &cold, &error), PSC_CORRUPT);
+    assert_non_null(strstr(error.message, path));
+    test_scratch_destroy(folder);
+}
+
 static void rocks_refuses_writes_rather_than_wait(void **state)
 {
     ps_cold_t *cold = ((tier_t *)*state)->cold;
@@ -521,6 +568,7 @@ int main(void)
         cmocka_unit_test(memory_fails_when_it_is_told_to),
         cmocka_unit_test(memory_writes_all_or_none_when_memory_is_short),
         cmocka_unit_test(memory_refuses_writes_for_a_while_when_it_is_told_to),
+        cmocka_unit_test(memory_goes_on_from_what_was_saved),
         cmocka_unit_test_setup_teardown(rocks_refuses_writes_rather_than_wait, open_rocks,
                                         close_tier),
         cmocka_unit_test_setup_teardown(rocks_is_in_use_while_another_has_it_open, open_rocks,
