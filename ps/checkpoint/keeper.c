@@ -84,6 +84,8 @@ static psc_status_t make_lineage(const ps_keeper_t *keeper, const char *path, ps
     if (st == PSC_OK && link(temporary, path) != 0 && errno != EEXIST)
         st = psc_error_set_errno(error, errno, "cannot make %s", path);
     (void)unlink(temporary);
+    if (st == PSC_OK) /* before data directories go by it */
+        st = psc_file_sync_dir(keeper->folder, error);
     psc_free(temporary);
     return st;
 }
