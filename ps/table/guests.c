@@ -5,9 +5,11 @@
  * it beside ps_session_t. Requests with a sequence are handed to the session in the order 1, 2, 3;
  * one that comes early is parked until those before it are there, PS_GUESTS_GAP_US at most. One
  * that comes again is answered from the kept answer; or it takes the place of the one that still
- * waits, whose call is then answered with BUSY (nobody may be left to hear it); or, when its answer
- * was not kept, it is served anew: a push is then acknowledged and not applied (ps/serve/push.c), a
- * pull may see what was pushed since.
+ * waits, whose call is then answered with BUSY (nobody may be left to hear it); or, when its
+ * answer was not kept, it is served anew: a push is then acknowledged and not applied
+ * (ps/serve/push.c), a pull may see what was pushed since. Not so when the guest has said that it
+ * has the answer: that is a call that was late, and a step of a checkpoint, say, would be taken a
+ * second time.
  *
  * A kept answer is the buffer that was sent, shared and not copied; it is let go when the guest
  * says that it has it (lowest_unacked) or when another sequence needs its place. Answers that are
@@ -38,6 +40,7 @@ typedef struct kept {
 
 struct ps_guest {
     uint64_t next_sequence;
+    uint64_t answers_below; /* the guest has the answers to all sequences below */
     uint64_t heard_us;
     bool revived;         /* of a checkpoint: it may have heard answers that are lost */
     uint64_t n_lost;      /* such answers; 0: none is known of */
@@ -384,6 +387,14 @@ static psc_status_t take_over(ps_shard_t *shard, ps_request_t *waiting, ps_reque
     return ps_shard_refuse_request(shard, request, &refusal, error);
 }
 
+/* Nobody waits for its answer any more. */
+static psc_status_t refuse_late(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
+{
+    psc_error_t refusal = PSC_ERROR_INIT;
+    (void)psc_error_set(&refusal, PSC_BUSY, "the request came before, and its answer was heard");
+    return ps_shard_refuse_request(shard, request, &refusal, error);
+}
+
 /* A request with a sequence that was there before. */
 static psc_status_t repeat(ps_shard_t *shard, ps_request_t *request, psc_error_t *error)
 {
@@ -399,6 +410,9 @@ static psc_status_t repeat(ps_shard_t *shard, ps_request_t *request, psc_error_t
     ps_request_t *waiting = find_sequence(session_of(shard, peer)->head, sequence);
     if (waiting != NULL)
         return take_over(shard, waiting, request, error);
+    const psp_kind_t kind = request->message.kind;
+    if (sequence < guest_of(shard, peer)->answers_below && kind != PSP_PUSH && kind != PSP_IMPORT)
+        return refuse_late(shard, request, error);
     if (session_of(shard, peer)->n_requests >= PS_GUEST_REQUESTS)
         return refuse_many(shard, request, error);
     return ps_shard_take(shard, request, error);
@@ -457,6 +471,8 @@ psc_status_t ps_guests_take(ps_shard_t *shard, ps_request_t *request, psc_error_
         return ps_shard_take(shard, request, error);
     if (guest->n_lost != 0 || (guest->revived && header->lowest_unacked > guest->next_sequence))
         return refuse_ahead(shard, request, error);
+    if (guest->answers_below < header->lowest_unacked)
+        guest->answers_below = header->lowest_unacked;
     let_go_below(&shard->guests, guest, header->lowest_unacked);
     if (header->sequence > guest->next_sequence)
         return park(shard, request, error);

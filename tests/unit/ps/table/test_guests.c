@@ -178,6 +178,33 @@ static void what_comes_again_is_answered_alike_and_not_done_again(void **state)
     fixture_close(&f, true);
 }
 
+/* A call that was late, beside the one that was made in its place: the guest has the answer. */
+static void what_comes_again_behind_its_answer_is_not_done_again(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    psp_message_t reply;
+    open_with(&f, 0);
+    fixture_hello(&f, 1);
+    psp_message_t table = {.kind = PSP_OPEN_TABLE,
+                           .request = header_of(&f, 1, 1),
+                           .u.open_table = {.name = "late", .dim = D, .optimizer = "sgd"}};
+    (void)snprintf(table.u.open_table.init, sizeof table.u.open_table.init, "zeros");
+    (void)fixture_send(&f, 1, &table);
+    assert_true(fixture_take(&f, &reply, NULL));
+    assert_int_equal(reply.reply.error.code, PSC_OK);
+    (void)fixture_send(&f, 1, &table); /* its answer may be lost */
+    assert_true(fixture_take(&f, &reply, NULL));
+    assert_int_equal(reply.reply.error.code, PSC_OK);
+    push(&f, 1, 2, 2, 7, 1);
+    assert_int_equal(status_of_next(&f, f.next_call - 1), PSC_OK);
+    (void)fixture_send(&f, 1, &table);
+    assert_true(fixture_take(&f, &reply, NULL));
+    assert_int_equal(reply.reply.error.code, PSC_BUSY);
+    assert_non_null(strstr(reply.reply.error.message, "its answer was heard"));
+    fixture_close(&f, true);
+}
+
 static void a_refused_push_stays_refused(void **state)
 {
     (void)state;
@@ -436,6 +463,7 @@ int main(void)
         cmocka_unit_test(a_guest_waits_for_no_worker_and_no_worker_for_it),
         cmocka_unit_test(what_comes_early_waits_for_what_goes_first),
         cmocka_unit_test(what_comes_again_is_answered_alike_and_not_done_again),
+        cmocka_unit_test(what_comes_again_behind_its_answer_is_not_done_again),
         cmocka_unit_test(a_refused_push_stays_refused),
         cmocka_unit_test(a_request_that_waits_goes_to_the_call_that_came_last),
         cmocka_unit_test(who_says_nothing_for_the_lease_is_gone),
