@@ -1,0 +1,349 @@
+/*
+ * Exactly once. A push counts when its server has answered it well for the first time, and a second
+ * answer to the same session and sequence changes nothing. So the model needs no word of the
+ * server's memory of sequences: where that is wrong, rows are.
+ *
+ * A cut takes the rows that the server owns and the sequences of its sessions; a checkpoint is the
+ * cuts of all its servers that got its name.
+ */
+#include "tests/sim/sim_model.h"
+
+#include "common/alloc.h"
+#include "common/slots.h"
+#include "proto/message.h"
+#include "tests/sim/sim_net.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { SESSIONS = 4096, CHECKPOINTS = 64, KEPT = 8 };
+
+typedef struct session {
+    uint64_t id;
+    uint32_t rank;
+    size_t column;
+    uint64_t pushed, answered, heard; /* sequences; heard: by the client, of pushes */
+    bool ended;
+    bool moved; /* it was of other servers: it counts as far as it did, and no further */
+} session_t;
+
+typedef struct state {
+    float rows[SIM_IDS_MAX][SIM_COLUMNS];
+    session_t sessions[SESSIONS];
+    size_t n_sessions;
+} state_t;
+
+typedef struct checkpoint {
+    char name[PSP_CHECKPOINT_NAME_MAX + 1];
+    uint32_t n_servers;
+    bool has[SIM_SERVERS_MAX];
+    bool counts;
+    state_t *state;
+} checkpoint_t;
+
+static struct {
+    psp_scratch_t *scratches[2];
+    size_t n_ids;
+    uint32_t table;
+    state_t now, next;
+    state_t *cuts[SIM_SERVERS_MAX]; /* that have no name yet; NULL: none */
+    uint32_t n_servers;             /* of those cuts */
+    checkpoint_t checkpoints[CHECKPOINTS];
+    size_t n_checkpoints;
+    uint64_t n_starts;
+    bool must_tell[SIM_COLUMNS], lost_in_silence[SIM_COLUMNS];
+} model;
+
+void sim_model_begin(size_t n_ids)
+{
+    SIM_CHECK(n_ids <= SIM_IDS_MAX);
+    model.n_ids = n_ids;
+    for (size_t i = 0; i < 2; i++)
+        SIM_CHECK(psp_scratch_create((size_t)1 << 20, &model.scratches[i], NULL) == PSC_OK);
+}
+
+void sim_model_end(void)
+{
+    for (size_t i = 0; i < 2; i++)
+        psp_scratch_destroy(model.scratches[i]);
+    for (size_t i = 0; i < SIM_SERVERS_MAX; i++)
+        psc_free(model.cuts[i]);
+    for (size_t i = 0; i < model.n_checkpoints; i++)
+        psc_free(model.checkpoints[i].state);
+    memset(&model, 0, sizeof model);
+}
+
+float sim_model_value(uint64_t id, size_t column)
+{
+    return model.now.rows[id][column];
+}
+
+static session_t *session_of(state_t *state, uint32_t rank, uint64_t id)
+{
+    for (size_t i = 0; i < state->n_sessions; i++) {
+        if (state->sessions[i].rank == rank && state->sessions[i].id == id)
+            return &state->sessions[i];
+    }
+    SIM_CHECK(state->n_sessions < SESSIONS);
+    session_t *session = &state->sessions[state->n_sessions++];
+    *session = (session_t){.id = id, .rank = rank};
+    return session;
+}
+
+/* ---- answers ---- */
+
+/* Whose column it is goes to the session. */
+static void count_push(const psp_push_t *push, session_t *session)
+{
+    for (size_t i = 0; i < push->n; i++) {
+        const uint64_t id = psp_id_at(push->ids, i);
+        float values[SIM_COLUMNS];
+        SIM_CHECK(id < model.n_ids);
+        memcpy(values, push->rows + i * push->dim * sizeof(float), sizeof values);
+        for (size_t c = 0; c < SIM_COLUMNS; c++)
+            model.now.rows[id][c] += values[c];
+        for (size_t c = 0; c < SIM_COLUMNS; c++)
+            session->column = values[c] != 0 ? c : session->column;
+    }
+}
+
+static void compare_pull(uint32_t rank, const psp_pull_t *pull, const psp_pull_reply_t *reply)
+{
+    if (pull->n == 0 || reply->n != pull->n || reply->n_values != pull->n)
+        return;
+    for (size_t i = 0; i < pull->n; i++) {
+        const uint64_t id = psp_id_at(pull->ids, i);
+        float values[SIM_COLUMNS];
+        SIM_CHECK(id < model.n_ids);
+        memcpy(values, reply->rows + i * reply->dim * sizeof(float), sizeof values);
+        for (size_t c = 0; c < SIM_COLUMNS; c++) {
+            if (values[c] != model.now.rows[id][c])
+                sim_fail("server %" PRIu32 " says that column %zu of row %" PRIu64
+                         " is %g, but pushes that count make it %g",
+                         rank, c, id, (double)values[c], (double)model.now.rows[id][c]);
+        }
+    }
+}
+
+void sim_model_answer(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply)
+{
+    psp_message_t asked, answer;
+    if (request->kind != PSP_PUSH && request->kind != PSP_PULL && request->kind != PSP_GOODBYE)
+        return;
+    SIM_CHECK(psp_message_unpack(model.scratches[0], request->kind, request->data, request->size,
+                                 &asked, NULL) == PSC_OK);
+    SIM_CHECK(psp_message_unpack(model.scratches[1], reply->kind, reply->data, reply->size, &answer,
+                                 NULL) == PSC_OK);
+    if (answer.reply.error.code != PSC_OK) {
+        sim_log("server %" PRIu32 " refuses a %s: %.120s", rank, psp_kind_name(request->kind),
+                answer.reply.error.message);
+        return;
+    }
+    const uint64_t sequence = asked.request.sequence;
+    session_t *session = session_of(&model.now, rank, asked.request.session);
+    const bool again = sequence != 0 && sequence <= session->answered;
+    session->answered = again ? session->answered : sequence;
+    session->ended = session->ended || asked.kind == PSP_GOODBYE;
+    if (asked.kind == PSP_PULL && !again)
+        compare_pull(rank, &asked.u.pull, &answer.u.pull_reply);
+    if (asked.kind == PSP_PUSH) {
+        model.table = asked.u.push.table;
+        sim_log("server %" PRIu32 " acknowledges push %" PRIu64 " of session %" PRIx64 "%s", rank,
+                sequence, asked.request.session, sequence <= session->pushed ? " again" : "");
+    }
+    if (asked.kind == PSP_PUSH && sequence > session->pushed) {
+        session->pushed = sequence;
+        count_push(&asked.u.push, session);
+    }
+}
+
+void sim_model_hear(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply)
+{
+    psp_message_t asked, answer;
+    if (request->kind != PSP_PUSH)
+        return;
+    SIM_CHECK(psp_message_unpack(model.scratches[0], request->kind, request->data, request->size,
+                                 &asked, NULL) == PSC_OK);
+    SIM_CHECK(psp_message_unpack(model.scratches[1], reply->kind, reply->data, reply->size, &answer,
+                                 NULL) == PSC_OK);
+    session_t *session = session_of(&model.now, rank, asked.request.session);
+    if (answer.reply.error.code == PSC_OK && session->heard < asked.request.sequence)
+        session->heard = asked.request.sequence;
+}
+
+/* What clients have heard of is compared with what the servers go on from. */
+static void find_losses(state_t *to, bool moved)
+{
+    for (size_t i = 0; i < model.now.n_sessions; i++) {
+        const session_t *from = &model.now.sessions[i];
+        session_t *session = session_of(to, from->rank, from->id);
+        if (from->heard > session->pushed && from->ended)
+            model.lost_in_silence[from->column] = true;
+        else if (from->heard > session->pushed)
+            model.must_tell[from->column] = true;
+        session->column = from->column;
+        session->heard = from->heard < session->pushed ? from->heard : session->pushed;
+        session->ended = from->ended;
+        session->answered = 0;
+        session->moved = session->moved || moved;
+    }
+}
+
+bool sim_model_must_tell(size_t column)
+{
+    return model.must_tell[column];
+}
+
+bool sim_model_lost_in_silence(size_t column)
+{
+    return model.lost_in_silence[column];
+}
+
+void sim_model_leave(size_t column)
+{
+    for (size_t i = 0; i < model.now.n_sessions; i++) {
+        session_t *session = &model.now.sessions[i];
+        session->ended = session->ended || session->column == column;
+    }
+}
+
+void sim_model_told(size_t column)
+{
+    model.must_tell[column] = false;
+}
+
+/* ---- checkpoints ---- */
+
+void sim_model_cut(uint32_t rank, uint32_t n_servers)
+{
+    if (model.cuts[rank] == NULL)
+        model.cuts[rank] = psc_alloc(sizeof(state_t));
+    SIM_CHECK(model.cuts[rank] != NULL);
+    *model.cuts[rank] = model.now;
+    model.n_servers = n_servers;
+    sim_log("server %" PRIu32 " cuts", rank);
+}
+
+static checkpoint_t *checkpoint_of(const char *name)
+{
+    for (size_t i = 0; i < model.n_checkpoints; i++) {
+        if (strcmp(model.checkpoints[i].name, name) == 0)
+            return &model.checkpoints[i];
+    }
+    if (model.n_checkpoints == CHECKPOINTS) { /* the oldest are gone on from no more */
+        const size_t n = CHECKPOINTS - KEPT;
+        for (size_t i = 0; i < n; i++)
+            psc_free(model.checkpoints[i].state);
+        memmove(model.checkpoints, &model.checkpoints[n], KEPT * sizeof *model.checkpoints);
+        model.n_checkpoints = KEPT;
+    }
+    checkpoint_t *checkpoint = &model.checkpoints[model.n_checkpoints++];
+    *checkpoint = (checkpoint_t){.state = psc_alloc_zeroed(1, sizeof(state_t))};
+    SIM_CHECK(checkpoint->state != NULL);
+    (void)snprintf(checkpoint->name, sizeof checkpoint->name, "%s", name);
+    return checkpoint;
+}
+
+static void take_rows(state_t *to, const state_t *from, const psc_slot_map_t *map, uint32_t rank)
+{
+    for (uint64_t id = 0; id < model.n_ids; id++) {
+        if (psc_slot_owner(map, psc_row_hash(model.table, id)) == rank)
+            memcpy(to->rows[id], from->rows[id], sizeof to->rows[id]);
+    }
+}
+
+/* Whose part has it; the first server's has those that were moved. */
+static uint32_t keeper_of(const session_t *session)
+{
+    return session->moved ? 0 : session->rank;
+}
+
+/* A name is given again when the checkpoint that had it failed: its newest cut counts. */
+void sim_model_name(uint32_t rank, const char *name)
+{
+    checkpoint_t *checkpoint = checkpoint_of(name);
+    const state_t *cut = model.cuts[rank];
+    state_t *state = checkpoint->state;
+    psc_slot_map_t map;
+    SIM_CHECK(cut != NULL && !checkpoint->counts);
+    SIM_CHECK(psc_slot_map_init(&map, model.n_servers, NULL) == PSC_OK);
+    if (rank == 0)
+        memset(checkpoint->has, 0, sizeof checkpoint->has);
+    checkpoint->n_servers = model.n_servers;
+    checkpoint->has[rank] = true;
+    take_rows(state, cut, &map, rank);
+    size_t n = 0;
+    for (size_t i = 0; i < state->n_sessions; i++) {
+        if (keeper_of(&state->sessions[i]) != rank)
+            state->sessions[n++] = state->sessions[i];
+    }
+    state->n_sessions = n;
+    for (size_t i = 0; i < cut->n_sessions; i++) {
+        if (keeper_of(&cut->sessions[i]) == rank)
+            state->sessions[state->n_sessions++] = cut->sessions[i];
+    }
+    psc_free(model.cuts[rank]);
+    model.cuts[rank] = NULL;
+    sim_log("server %" PRIu32 " writes its part of %s", rank, name);
+}
+
+void sim_model_commit(const char *name)
+{
+    checkpoint_t *checkpoint = checkpoint_of(name);
+    for (uint32_t rank = 0; rank < checkpoint->n_servers; rank++) {
+        if (!checkpoint->has[rank])
+            sim_fail("checkpoint %s was made without server %" PRIu32, name, rank);
+    }
+    SIM_CHECK(checkpoint->n_servers != 0);
+    checkpoint->counts = true;
+    sim_log("checkpoint %s is made", name);
+}
+
+float sim_model_saved(const char *name, uint64_t id, size_t column)
+{
+    return checkpoint_of(name)->state->rows[id][column];
+}
+
+const char *sim_model_newest(void)
+{
+    const char *newest = "";
+    for (size_t i = 0; i < model.n_checkpoints; i++) {
+        if (model.checkpoints[i].counts && strcmp(model.checkpoints[i].name, newest) > 0)
+            newest = model.checkpoints[i].name;
+    }
+    return newest;
+}
+
+uint64_t sim_model_starts(void)
+{
+    return model.n_starts;
+}
+
+void sim_model_restore(const char *name, uint32_t n_servers)
+{
+    bool moved = true;
+    model.n_starts++;
+    const char *newest = sim_model_newest();
+    if (strcmp(name != NULL ? name : "", newest) < 0)
+        sim_fail("the servers go on from %s, but %s was made", name != NULL ? name : "nothing",
+                 newest);
+    if (name != NULL) {
+        checkpoint_t *checkpoint = checkpoint_of(name);
+        for (uint32_t rank = 0; rank < checkpoint->n_servers; rank++)
+            SIM_CHECK(checkpoint->has[rank]);
+        SIM_CHECK(checkpoint->n_servers != 0);
+        checkpoint->counts = true;
+        moved = checkpoint->n_servers != n_servers;
+        model.next = *checkpoint->state;
+    } else {
+        memset(&model.next, 0, sizeof model.next);
+    }
+    find_losses(&model.next, moved);
+    model.now = model.next;
+    for (size_t i = 0; i < SIM_SERVERS_MAX; i++) {
+        psc_free(model.cuts[i]);
+        model.cuts[i] = NULL;
+    }
+    sim_log("the servers go on from %s", name != NULL ? name : "nothing");
+}

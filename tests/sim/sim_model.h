@@ -1,0 +1,54 @@
+/*
+ * What the table of a simulation must be: a plain array, changed when a push is acknowledged, kept
+ * as it is when a server cuts, and put back when servers go on from that checkpoint. Every answer
+ * to a pull is compared with it.
+ *
+ * Clients add whole numbers to their own columns, so sums are exact in any order.
+ */
+#ifndef TESTS_SIM_SIM_MODEL_H
+#define TESTS_SIM_SIM_MODEL_H
+
+#include "proto/buffer.h"
+#include "tests/sim/sim_tasks.h"
+
+enum { SIM_COLUMNS = 4, SIM_IDS_MAX = 4096 };
+
+/* The columns of a row that are looked at are its first SIM_COLUMNS. */
+void sim_model_begin(size_t n_ids);
+void sim_model_end(void);
+
+/* A server has answered; the client has got that answer (sim_answer_fn). */
+void sim_model_answer(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply);
+void sim_model_hear(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply);
+
+/*
+ * What was acknowledged to the client of a column and is lost, since servers went back: whether its
+ * session is there still, so that it must be told, and whether one had ended before, so that nobody
+ * can be.
+ */
+bool sim_model_must_tell(size_t column);
+bool sim_model_lost_in_silence(size_t column);
+/* It was told, or is gone. */
+void sim_model_told(size_t column);
+/* It has heard all that it wants to hear: its sessions end. */
+void sim_model_leave(size_t column);
+
+/* The value that acknowledged pushes have made. */
+float sim_model_value(uint64_t id, size_t column);
+
+/* Server rank of n cuts; its part gets this name; the checkpoint counts: it may be gone on from. */
+void sim_model_cut(uint32_t rank, uint32_t n_servers);
+void sim_model_name(uint32_t rank, const char *name);
+void sim_model_commit(const char *name);
+/* The newest one that counts, "": none. */
+const char *sim_model_newest(void);
+
+/* What a checkpoint has. */
+float sim_model_saved(const char *name, uint64_t id, size_t column);
+
+/* So many servers go on from this one (NULL: from nothing). */
+void sim_model_restore(const char *name, uint32_t n_servers);
+/* How often they have. */
+uint64_t sim_model_starts(void);
+
+#endif
