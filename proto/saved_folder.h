@@ -3,6 +3,7 @@
  *
  *     DIR/lineage                 a number that says which runs continue each other here
  *     DIR/lock                    held by the first server of the run that writes here
+ *     DIR/log/                    what came after the newest one, where servers keep that (ps/log)
  *     DIR/NAME/manifest           written last: a folder without it is no checkpoint
  *     DIR/NAME/state              bytes of the client that asked for it
  *     DIR/NAME/server-N/part      what server N was, and its files:

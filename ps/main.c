@@ -247,6 +247,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .resume = arguments->resume,
         .keep = arguments->keep,
         .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
+        .durability = arguments->durability,
         /* Workers begin anew, at clock 0. */
         .same_run = n_workers == 0,
         .fellows = psp_mpi_job_n_servers(program->job) != 1 ? &program->fellows : NULL,
@@ -311,19 +312,24 @@ static psc_status_t learn_addresses(program_t *program, psc_error_t *error)
 }
 
 /* Collective over the servers, whatever failed so far: all make checkpoints or none does, since
- * each waits for the parts of the others. failed: the own options are not known. */
+ * each waits for the parts of the others, and what is acknowledged is as safe on each. failed: the
+ * own options are not known. */
 static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_error_t *error)
 {
-    const char *own = failed ? "?" : program->arguments.checkpoints != NULL ? "+" : "-";
+    const char own[] = {failed                                   ? '?'
+                        : program->arguments.checkpoints != NULL ? '+'
+                                                                 : '-',
+                        (char)program->arguments.durability};
     const uint32_t n = psp_mpi_job_n_servers(program->job);
     size_t *sizes = psc_alloc_array(n, sizeof *sizes);
     char *all = NULL;
-    uint32_t n_with = 0, n_without = 0;
+    uint32_t n_with = 0, n_without = 0, n_others = 0;
     PSC_BUG_ON(sizes == NULL); /* the others would wait for ever */
-    psc_status_t st = psp_mpi_job_gather(program->job, own, 1, &all, sizes, error);
-    for (uint32_t i = 0; st == PSC_OK && i < n; i++) {
-        n_with += all[i] == '+';
-        n_without += all[i] == '-';
+    psc_status_t st = psp_mpi_job_gather(program->job, own, sizeof own, &all, sizes, error);
+    for (size_t i = 0; st == PSC_OK && i < n; i++) {
+        n_with += all[2 * i] == '+';
+        n_without += all[2 * i] == '-';
+        n_others += all[2 * i] != '?' && !failed && all[2 * i + 1] != own[1];
     }
     psc_free(all);
     psc_free(sizes);
@@ -332,6 +338,11 @@ static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_err
                            "%" PRIu32 " of %" PRIu32 " servers have --checkpoints: give it to all "
                            "of them, or to none",
                            n_with, n);
+    if (st == PSC_OK && n_others != 0)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "%" PRIu32 " of %" PRIu32 " servers have another --durability than this "
+                           "one: give the same to all of them",
+                           n_others, n);
     return st;
 }
 

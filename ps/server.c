@@ -39,6 +39,7 @@
 #include "ps/checkpoint/writer.h"
 #include "ps/data_dir.h"
 #include "ps/serve/serve.h"
+#include "ps/server_log.h"
 #include "ps/server_rounds.h"
 #include "ps/store/cold.h"
 #include "ps/store/share.h"
@@ -89,6 +90,7 @@ struct ps_server {
     ps_keeper_t *keeper; /* NULL: no checkpoints are made */
     ps_writer_t *writer;
     ps_restore_t *restore;              /* the checkpoint that it went on from; NULL: none */
+    ps_server_log_t *log;               /* NULL: none is written, and there is none */
     ps_server_rounds_t *rounds;         /* NULL: it makes none by itself */
     char saved[PSP_SAVED_NAME_MAX + 1]; /* the last checkpoint of all; "": it was not made */
     psc_error_t save_fault;             /* why not */
@@ -140,6 +142,27 @@ static void send_reply(void *context, uint32_t peer, psp_buffer_t *buffer)
         psc_log(PSC_LOG_DEBUG, "worker %" PRIu32 " reply not sent: %s", peer, error.message);
 }
 
+/* What came after the checkpoint to go on from. */
+static psc_status_t find_log(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    const ps_server_log_options_t of_log = {.checkpoints = options->checkpoints,
+                                            .lineage = ps_keeper_lineage(server->keeper),
+                                            .rank = options->rank,
+                                            .n_servers = options->n_servers,
+                                            .n_workers = options->n_workers,
+                                            .durability = options->durability,
+                                            .resume = options->resume,
+                                            .wake = wake,
+                                            .wake_context = server};
+    psc_status_t st = ps_server_log_find(&of_log, server->restore, &server->log, error);
+    if (st == PSC_OK && server->log != NULL && server->restore == NULL && options->same_run) {
+        server->options.cluster = ps_server_log_cluster(server->log);
+        ps_keeper_set_cluster(server->keeper, server->options.cluster);
+    }
+    return st;
+}
+
 /* The folder of checkpoints, and the one to go on from. */
 static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
 {
@@ -167,7 +190,7 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
         server->options.cluster = ps_restore_cluster(server->restore);
         ps_keeper_set_cluster(server->keeper, server->options.cluster);
     }
-    return st;
+    return st == PSC_OK ? find_log(server, error) : st;
 }
 
 /* Directory and cold tier, empty or as a checkpoint has them. */
@@ -279,6 +302,8 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         ps_shard_set_time(server->shard, psc_clock_us());
     if (st == PSC_OK && server->restore != NULL)
         st = ps_restore_shard(server->restore, server->shard, options->same_run, error);
+    if (st == PSC_OK)
+        st = ps_server_log_open(server->log, server->shard, error);
     return st == PSC_OK ? open_rounds(server, error) : st;
 }
 
@@ -576,6 +601,7 @@ psc_status_t ps_server_run(ps_server_t *server, psp_transport_t *transport, psc_
     psc_status_t st = PSC_OK;
     set_transport(server, transport);
     ps_data_dir_begin(server->dir);
+    ps_server_log_begin(server->log);
     while (st == PSC_OK && !is_over(server)) {
         bool progress = false;
         ps_shard_set_time(server->shard, psc_clock_us());
@@ -640,7 +666,8 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
             psp_buffer_put(unhold(server, peer));
     }
     ps_server_rounds_destroy(server->rounds);
-    ps_writer_stop(server->writer); /* its jobs are the shard's */
+    ps_writer_stop(server->writer); /* its jobs are the shard's, as are the log's */
+    ps_server_log_stop(server->log);
     ps_shard_destroy(server->shard);
     ps_watch_destroy(server->watch);
     bool clean = !failed && !discard;
@@ -656,6 +683,7 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
         st = ps_data_dir_discard(server->dir, error);
     else
         ps_data_dir_release(server->dir);
+    ps_server_log_close(server->log, discard);
     ps_restore_destroy(server->restore);
     ps_keeper_close(server->keeper);
     (void)pthread_mutex_destroy(&server->lock);

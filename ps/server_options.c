@@ -17,6 +17,9 @@ static const char *const direct_names[] = {"off", "auto", "on", NULL};
 /* In the order of ps_loss_rule_t. */
 static const char *const loss_rule_names[] = {"auto", "rollback", "continue", NULL};
 
+/* In the order of ps_durability_t. */
+static const char *const durability_names[] = {"none", "checkpoint", "push", "sync", NULL};
+
 static const psc_option_t options[] = {
     {.name = "data",
      .argument = "DIR",
@@ -195,6 +198,19 @@ static const psc_option_t options[] = {
              "none, or its name; embps checkpoint list DIR shows which there are, and which have a "
              "client's state. It may be of any number of servers. One with a file that is missing "
              "or damaged is refused, by its name, and parts that are missing by server and host."},
+    {.name = "durability",
+     .argument = "LEVEL",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, durability_name),
+     .default_value = "checkpoint",
+     .environment = "EMBPS_DURABILITY",
+     .choices = durability_names,
+     .help =
+         "What an acknowledged push outlives. none: nothing; no checkpoints are made. checkpoint: "
+         "a crash goes back to the newest one of --checkpoints. push: kill -9 of every process; "
+         "what came after the newest checkpoint is written to a log in --checkpoints before it "
+         "is acknowledged, and replayed at the start by servers without workers. sync: a power "
+         "cut too; the log is on the disk by then. Give it to all servers of a job."},
     {.name = "log-level",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -270,6 +286,17 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
     if (arguments.checkpoints == NULL && arguments.checkpoint_every_s != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--checkpoint-every is of use with --checkpoints alone");
+    while (strcmp(arguments.durability_name, durability_names[arguments.durability]) != 0)
+        arguments.durability++;
+    if (arguments.checkpoints == NULL && arguments.durability >= PS_DURABILITY_PUSH)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--durability %s keeps a log with the checkpoints: give --checkpoints "
+                             "DIR",
+                             arguments.durability_name);
+    if (arguments.checkpoints != NULL && arguments.durability == PS_DURABILITY_NONE)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--durability none makes no checkpoints: leave --checkpoints out, or "
+                             "say --durability checkpoint");
     const bool tls = arguments.tls_cert != NULL;
     if (tls != (arguments.tls_key != NULL) || (arguments.tls_client_ca != NULL && !tls) ||
         (tls && arguments.listen == NULL))

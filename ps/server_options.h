@@ -6,7 +6,7 @@
 
 #include "common/log.h"
 #include "common/options.h"
-#include "ps/table/shard.h"
+#include "ps/server_log.h"
 
 typedef struct ps_server_arguments {
     const char *data;           /* --data; borrowed from argv or the environment */
@@ -29,6 +29,8 @@ typedef struct ps_server_arguments {
     uint64_t keep;                                  /* --keep */
     double checkpoint_every_s;                      /* --checkpoint-every; 0: never */
     const char *resume;                             /* --resume */
+    const char *durability_name;                    /* --durability, and the same as a number */
+    ps_durability_t durability;
 } ps_server_arguments_t;
 
 /* Name, options and help of the program. */

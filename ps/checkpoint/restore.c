@@ -329,6 +329,17 @@ bool ps_restore_with_state(const ps_restore_t *restore)
     return psp_saved_manifest(restore->manifest)->state != NULL;
 }
 
+psc_status_t ps_restore_log_segment(const ps_restore_t *restore, uint32_t server,
+                                    uint64_t *segment_out, psc_error_t *error)
+{
+    psp_saved_t *saved = NULL;
+    psc_status_t st = ps_restore_open_part(restore, server, &saved, error);
+    if (st == PSC_OK)
+        *segment_out = psp_saved_part(saved)->log_segment;
+    psp_saved_destroy(saved);
+    return st;
+}
+
 uint32_t ps_restore_servers(const ps_restore_t *restore)
 {
     return psp_saved_manifest(restore->manifest)->n_servers;

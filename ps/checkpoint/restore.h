@@ -38,6 +38,13 @@ uint64_t ps_restore_cluster(const ps_restore_t *restore);
 bool ps_restore_with_state(const ps_restore_t *restore);
 /* How many servers made it. */
 uint32_t ps_restore_servers(const ps_restore_t *restore);
+/* Which segment of server N's log follows it; 0: it had no log. Errors: as ps_restore_find. */
+PSC_MUST_CHECK psc_status_t ps_restore_log_segment(const ps_restore_t *restore, uint32_t server,
+                                                   uint64_t *segment_out, psc_error_t *error);
+
+/* How many sessions count as given now, where at least so many were: more than any run can have
+ * given until then. */
+uint64_t ps_restore_count_given(uint64_t given);
 
 /* Makes the files of the cold tier, where slots lie as they lay; else they come as rows. Errors:
  * IO, DISK_FULL, NO_MEMORY. */

@@ -248,14 +248,13 @@ static psc_status_t bring_guests(const ps_restore_t *restore, ps_shard_t *shard,
     return st;
 }
 
-/* How many sessions count as given. */
-static uint64_t count_given(const ps_restore_t *restore)
+uint64_t ps_restore_count_given(uint64_t given)
 {
     struct timespec now = {.tv_sec = 0};
     (void)clock_gettime(CLOCK_REALTIME, &now);
     const uint64_t by_time =
         ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000) * GIVEN_PER_MS;
-    return by_time > restore->sessions_given ? by_time : restore->sessions_given;
+    return by_time > given ? by_time : given;
 }
 
 psc_status_t ps_restore_shard(const ps_restore_t *restore, ps_shard_t *shard, bool sessions,
@@ -266,7 +265,7 @@ psc_status_t ps_restore_shard(const ps_restore_t *restore, ps_shard_t *shard, bo
         shard->sessions.time = shard->sessions.min_clock = restore->time;
         shard->clock = restore->clock;
     }
-    shard->sessions.n_given = count_given(restore);
+    shard->sessions.n_given = ps_restore_count_given(restore->sessions_given);
     psc_status_t st = make_tables(restore, shard, error);
     if (st == PSC_OK)
         st = load_growth(restore, shard, error);

@@ -143,6 +143,8 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
             st = choose_number(shard, options, &number, error);
         if (st == PSC_OK)
             st = ps_serve_make_table(shard, number, &wanted, &table, error);
+        if (st == PSC_OK)
+            ps_logger_table(shard, table);
     }
     if (st != PSC_OK)
         return st;

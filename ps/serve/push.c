@@ -245,8 +245,8 @@ psc_status_t ps_push_apply_when_ready(ps_shard_t *shard, ps_request_t *request, 
         request->state = PS_REQUEST_WAIT_ROWS; /* for a disk too */
         *done_out = false;
     }
-    if (st == PSC_OK && *done_out)
-        st = apply(shard, request, error);
+    if (st == PSC_OK && *done_out && (st = apply(shard, request, error)) == PSC_OK)
+        ps_logger_push(shard, request);
     return st;
 }
 

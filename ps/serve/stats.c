@@ -11,6 +11,25 @@
         "requests." name, counters->requests[kind]                                                 \
     }
 
+#define LOG_COUNTERS 5u
+
+/* Adds those of the log to n counters; how many there are then. */
+static size_t count_log(const ps_logger_t *logger, size_t n, psp_counter_t *counters_out)
+{
+    uint64_t bytes = 0, groups = 0;
+    if (logger->sink != NULL)
+        logger->sink->count(logger->sink->context, &bytes, &groups);
+    const psp_counter_t all[LOG_COUNTERS] = {
+        {"log.records", logger->n_records},
+        {"log.bytes", bytes},
+        {"log.groups", groups},
+        {"log.replies_held", logger->n_replies_held},
+        {"log.held_us", logger->held_us},
+    };
+    memcpy(counters_out + n, all, sizeof all);
+    return n + LOG_COUNTERS;
+}
+
 size_t ps_serve_counters(const ps_shard_t *shard, psp_counter_t counters_out[PSP_COUNTERS_MAX])
 {
     const ps_shard_counters_t *counters = &shard->counters;
@@ -88,9 +107,9 @@ size_t ps_serve_counters(const ps_shard_t *shard, psp_counter_t counters_out[PSP
         {"checkpoints", shard->saver.n_made},
         {"checkpoints.failed", shard->saver.n_failed},
     };
-    _Static_assert(sizeof all / sizeof all[0] <= PSP_COUNTERS_MAX, "they fit into a reply");
+    _Static_assert(sizeof all / sizeof all[0] + LOG_COUNTERS <= PSP_COUNTERS_MAX, "they fit");
     memcpy(counters_out, all, sizeof all);
-    return sizeof all / sizeof all[0];
+    return count_log(&shard->logger, sizeof all / sizeof all[0], counters_out);
 }
 
 psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,

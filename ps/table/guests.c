@@ -107,7 +107,7 @@ void ps_guests_keep(ps_shard_t *shard, const ps_request_t *request, psp_buffer_t
 }
 
 /* The kept answer once more. */
-static psc_status_t answer_again(ps_shard_t *shard, const psp_buffer_t *asked,
+static psc_status_t answer_again(ps_shard_t *shard, const ps_request_t *request,
                                  const psp_buffer_t *kept, psc_error_t *error)
 {
     psp_buffer_t *reply;
@@ -117,10 +117,7 @@ static psc_status_t answer_again(ps_shard_t *shard, const psp_buffer_t *asked,
     memcpy(reply->data, kept->data, kept->size);
     reply->size = kept->size;
     reply->kind = kept->kind;
-    reply->peer = asked->peer;
-    reply->call = asked->call;
-    shard->counters.bytes_out += reply->size;
-    shard->options.reply(shard->options.reply_context, reply->peer, reply);
+    ps_shard_send_logged(shard, request, reply);
     return PSC_OK;
 }
 
@@ -241,13 +238,17 @@ psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, const psp_grant_t
     shard->guests.all[i] = guest;
     shard->guests.ids[i] = session_of(shard, peer)->id;
     shard->counters.guests++;
+    ps_logger_session(shard, peer);
     return PSC_OK;
 }
 
 psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, uint64_t next,
                               psc_error_t *error)
 {
-    const uint32_t i = shard->sessions.n_all - shard->sessions.n, peer = shard->sessions.n_all;
+    uint32_t i = 0;
+    while (i < shard->guests.n && shard->guests.ids[i] != 0)
+        i++;
+    const uint32_t peer = shard->sessions.n + i;
     if (i == shard->guests.n)
         return psc_error_set(error, PSC_BUSY, "no more than %" PRIu32 " guests have a place",
                              shard->guests.n);
@@ -255,10 +256,22 @@ psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, ui
     psc_status_t st = ps_guests_begin(shard, peer, NULL, error);
     if (st != PSC_OK)
         return st;
-    shard->sessions.n_all++;
+    if (peer >= shard->sessions.n_all)
+        shard->sessions.n_all = peer + 1;
     guest_of(shard, peer)->next_sequence = next;
     guest_of(shard, peer)->revived = true;
     return PSC_OK;
+}
+
+uint32_t ps_guests_find(const ps_shard_t *shard, uint64_t session)
+{
+    return shard->sessions.n + find_seat(shard, session);
+}
+
+void ps_guests_go_on(ps_shard_t *shard, uint32_t peer, uint64_t next)
+{
+    ps_guest_t *guest = guest_of(shard, peer);
+    guest->next_sequence = next > guest->next_sequence ? next : guest->next_sequence;
 }
 
 void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n)
@@ -306,6 +319,7 @@ void ps_guests_end(ps_shard_t *shard, uint32_t peer)
     (void)psc_error_set(&refusal, PSC_PEER_GONE, "session %016" PRIx64 " has ended",
                         guests->ids[i]);
     ps_guests_refuse_parked(shard, peer, &refusal);
+    ps_logger_end(shard, guests->ids[i]);
     let_go_below(guests, guest, UINT64_MAX);
     psc_free(guest);
     guests->all[i] = NULL;
@@ -403,7 +417,7 @@ static psc_status_t repeat(ps_shard_t *shard, ps_request_t *request, psc_error_t
     const kept_t *kept = &guest_of(shard, peer)->kept[sequence % PS_GUEST_REQUESTS];
     shard->counters.requests_again++;
     if (kept->reply != NULL && kept->sequence == sequence) {
-        psc_status_t st = answer_again(shard, request->buffer, kept->reply, error);
+        psc_status_t st = answer_again(shard, request, kept->reply, error);
         ps_request_destroy(&shard->requests, request);
         return st;
     }

@@ -61,6 +61,11 @@ PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer,
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,
                                              uint64_t next, psc_error_t *error);
 
+/* For a log that is replayed: the seat of a session; the shard's sessions.n_all: it has none. And
+ * requests of it below next were served. */
+uint32_t ps_guests_find(const ps_shard_t *shard, uint64_t session);
+void ps_guests_go_on(ps_shard_t *shard, uint32_t peer, uint64_t next);
+
 /* Sessions that are refused, and told what of them counts. Takes moved [n] (psc_alloc), in any
  * order. */
 void ps_guests_set_moved(ps_shard_t *shard, ps_guest_moved_t *moved, size_t n);

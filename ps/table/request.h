@@ -60,6 +60,7 @@ typedef struct ps_request {
     bool exact;            /* a pull that holds places for absent rows too */
     bool saves;            /* a checkpoint's: the step that it asks for has begun */
     bool summed;           /* no message: a push that clock_sum made of several; buffer is NULL */
+    bool logged;           /* a push or import that is in the log (logger.h) */
     bool overdue;          /* its deadline has passed: it is to be answered now */
     bool behind;           /* ... while earlier requests of its session are not done */
     uint64_t deadline_us;  /* in the shard's time; 0: none */

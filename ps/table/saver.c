@@ -82,6 +82,7 @@ psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t sessio
     psc_status_t st = ps_store_cut_begin(shard->options.store, &options, error);
     if (st != PSC_OK)
         return st;
+    ps_logger_cut(shard);
     (void)snprintf(saver->name, sizeof saver->name, "%s", name);
     saver->session = session;
     saver->own = session == 0;
@@ -222,6 +223,7 @@ static void take_job(ps_shard_t *shard)
     } else if (job->kind == PS_SAVE_STATE) {
         saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_COMMIT) {
+        ps_logger_commit(shard);
         end(saver);
     }
 }

@@ -193,6 +193,7 @@ static psc_status_t fill(ps_shard_t *shard, making_t *making, uint8_t *growth, p
     part->sessions_given = shard->sessions.n_given;
     part->clock = shard->clock;
     part->time = shard->sessions.time;
+    part->log_segment = shard->logger.segment;
     for (uint32_t i = 0; i < shard->n_tables; i++) {
         psc_status_t st = shard->tables[i] != NULL
                               ? add_table(shard, making, shard->tables[i], &growth, error)

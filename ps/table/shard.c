@@ -101,6 +101,7 @@ void ps_shard_destroy(ps_shard_t *shard)
     ps_shard_end_sum(shard);
     ps_prefetcher_stop(shard);
     ps_saver_clear(shard);
+    ps_logger_clear(shard);
     for (uint32_t i = 0; shard->sessions.all != NULL && i < shard->sessions.n_all; i++) {
         while (shard->sessions.all[i].head != NULL)
             drop_head(shard, &shard->sessions.all[i]);
@@ -326,6 +327,7 @@ void ps_shard_others_moved(ps_shard_t *shard)
         if (shard->tables[i] != NULL && shard->tables[i]->growth != NULL)
             ps_growth_advance(shard->tables[i]->growth, ps_shard_time(shard));
     }
+    ps_logger_time(shard);
 }
 
 void ps_shard_release(ps_shard_t *shard, ps_request_t *request)
@@ -347,6 +349,7 @@ static void fail(ps_shard_t *shard, const psc_error_t *failure)
     shard->failure = *failure;
     shard->failure.rank = (int32_t)shard->options.rank;
     ps_shard_publish(shard);
+    ps_logger_refuse(shard, &shard->failure);
     ps_watchers_end(shard, &shard->failure);
     for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
         ps_session_t *session = &shard->sessions.all[i];
@@ -597,6 +600,8 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
     if (st == PSC_OK) {
         st = ps_store_poll(shard->options.store, progress_out, &failure);
         ps_saver_step(shard, progress_out);
+        if (st == PSC_OK)
+            st = ps_logger_step(shard, progress_out, &failure);
         if (st == PSC_OK)
             st = ps_sweeper_step(shard, busy || *progress_out, progress_out, &failure);
         if (st != PSC_OK)

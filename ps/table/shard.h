@@ -126,7 +126,8 @@ PSC_MUST_CHECK psc_status_t ps_shard_bury(ps_shard_t *shard, uint32_t worker, co
 /* Workers that were buried. */
 uint32_t ps_shard_lost(const ps_shard_t *shard);
 
-/* Requests that wait now, of this peer or of all (UINT32_MAX): the driver's bound. */
+/* Requests that wait now, of this peer or of all (UINT32_MAX: with answers that wait for the log):
+ * the driver's bound. */
 size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer);
 
 /* Bytes of messages that are kept until their clock ends; they are part of the store's budget. */

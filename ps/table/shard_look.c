@@ -23,7 +23,7 @@ bool ps_shard_finished(const ps_shard_t *shard)
         return false;
     for (uint32_t i = 0; i < sessions->n; i++)
         n_waiting += sessions->all[i].n_requests;
-    return n_waiting == 0 && !shard->summing && shard->sum.n_kept == 0;
+    return n_waiting == 0 && !shard->summing && shard->sum.n_kept == 0 && shard->logger.n_held == 0;
 }
 
 uint32_t ps_shard_worst_status(const ps_shard_t *shard)
@@ -33,7 +33,8 @@ uint32_t ps_shard_worst_status(const ps_shard_t *shard)
 
 size_t ps_shard_waiting(const ps_shard_t *shard, uint32_t peer)
 {
-    return peer == UINT32_MAX ? shard->n_waiting : shard->sessions.all[peer].n_requests;
+    return peer == UINT32_MAX ? shard->n_waiting + shard->logger.n_held
+                              : shard->sessions.all[peer].n_requests;
 }
 
 uint64_t ps_shard_deferred_bytes(const ps_shard_t *shard)

@@ -1,6 +1,7 @@
 /*
  * Answers of the shard: packed, counted, and sent to where their request came from, a peer or a
- * call of it. What a guest was answered is kept for it (guests.h).
+ * call of it. What a guest was answered is kept for it (guests.h), and where there is a log,
+ * answers may wait for it (logger.h).
  *
  * Each request is answered once, by one of these; ps_shard_refuse is for messages that became none.
  * Threads: the owner's.
@@ -21,19 +22,31 @@ psp_reply_header_t ps_shard_reply_header(const ps_shard_t *shard, const psp_mess
                                 .error = PSC_ERROR_INIT};
 }
 
-static void send_to(ps_shard_t *shard, const psp_buffer_t *asked, psp_buffer_t *reply)
+static void address(ps_shard_t *shard, const psp_buffer_t *asked, psp_buffer_t *reply)
 {
     shard->counters.bytes_out += reply->size;
     reply->peer = asked->peer;
     reply->call = asked->call;
-    shard->options.reply(shard->options.reply_context, asked->peer, reply);
+}
+
+static void send_to(ps_shard_t *shard, const psp_buffer_t *asked, psp_buffer_t *reply)
+{
+    address(shard, asked, reply);
+    shard->options.reply(shard->options.reply_context, reply->peer, reply);
+}
+
+void ps_shard_send_logged(ps_shard_t *shard, const ps_request_t *request, psp_buffer_t *reply)
+{
+    address(shard, request->buffer, reply);
+    if (!ps_logger_hold(shard, request, reply))
+        shard->options.reply(shard->options.reply_context, reply->peer, reply);
 }
 
 void ps_shard_send(ps_shard_t *shard, const ps_request_t *request, psp_buffer_t *reply)
 {
     if (ps_is_guest(&shard->sessions, request->buffer->peer))
         ps_guests_keep(shard, request, reply);
-    send_to(shard, request->buffer, reply);
+    ps_shard_send_logged(shard, request, reply);
 }
 
 psc_status_t ps_shard_reply(ps_shard_t *shard, ps_request_t *request, psp_message_t *reply,

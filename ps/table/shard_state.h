@@ -10,6 +10,7 @@
 #include "ps/table/exporter.h"
 #include "ps/table/growth.h"
 #include "ps/table/guests.h"
+#include "ps/table/logger.h"
 #include "ps/table/prefetcher.h"
 #include "ps/table/rows.h"
 #include "ps/table/saver.h"
@@ -77,6 +78,7 @@ struct ps_shard {
     ps_prefetcher_t prefetcher;
     ps_exporter_t exporter;
     ps_saver_t saver;
+    ps_logger_t logger;
     ps_watchers_t watchers;
     uint64_t now_us;
     uint64_t next_deadline_us; /* no request has an earlier one; UINT64_MAX: none has any */
@@ -170,6 +172,9 @@ void ps_shard_others_moved(ps_shard_t *shard);
 void ps_shard_publish(ps_shard_t *shard);
 
 /* ---- between the files of the shard ---- */
+
+/* Sends a reply as soon as all that it may tell of is in the log. Takes reply. */
+void ps_shard_send_logged(ps_shard_t *shard, const ps_request_t *request, psp_buffer_t *reply);
 
 /* Answers a message that never became a request with refusal. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_t *asked,

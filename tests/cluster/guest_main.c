@@ -4,6 +4,7 @@
  *     guest_main push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS
  *     guest_main check ADDRESS NUMBER RECORD...
  *     guest_main overflow ADDRESS TABLE ID
+ *     guest_main hold N FILE
  *
  * push: adds 1 to row (NUMBER << 32 | i) for each i below PUSHES, a window of them under way.
  * RECORD is a file of PUSHES bytes that outlives a killed process: the state of each push. Where a
@@ -16,15 +17,21 @@
  *
  * overflow: pushes finite values that make a row of TABLE, which is made if there is none,
  * infinite.
+ *
+ * hold: writes to FILE the first of N ports in a row, and keeps them this test's own until it is
+ * killed: servers may listen there, one after another, and nobody else is given them.
  */
 #include "embps.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -201,6 +208,47 @@ static void overflow(const char *address, const char *name, uint64_t id)
     require(embps_close(client, &error) == 0, "close");
 }
 
+/* A socket that is bound and does not listen (tests/support/held_port.h); port 0: any. -1: that is
+ * taken. */
+static int hold_port(uint16_t *port)
+{
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(*port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    const int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    require(fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0, "socket");
+    if (bind(fd, (struct sockaddr *)&address, size) != 0) {
+        (void)close(fd);
+        return -1;
+    }
+    require(getsockname(fd, (struct sockaddr *)&address, &size) == 0, "port");
+    *port = ntohs(address.sin_port);
+    return fd;
+}
+
+static void hold(size_t n, const char *path)
+{
+    int held[16];
+    size_t n_held = 0;
+    uint16_t first = 0;
+    require(n > 0 && n <= sizeof held / sizeof held[0], "a number of ports");
+    while (n_held < n) {
+        uint16_t port = n_held == 0 ? 0 : (uint16_t)(first + n_held);
+        held[n_held] = hold_port(&port);
+        if (held[n_held] >= 0) {
+            first = n_held == 0 ? port : first;
+            n_held++;
+            continue;
+        }
+        while (n_held > 0)
+            (void)close(held[--n_held]);
+    }
+    FILE *file = fopen(path, "w");
+    require(file != NULL && fprintf(file, "%u\n", (unsigned)first) > 0 && fclose(file) == 0, path);
+    for (;;)
+        (void)pause();
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 7 && strcmp(argv[1], "push") == 0)
@@ -210,8 +258,10 @@ int main(int argc, char **argv)
         check(argv[2], argv + 3, ((size_t)argc - 3) / 2);
     else if (argc == 5 && strcmp(argv[1], "overflow") == 0)
         overflow(argv[2], argv[3], strtoull(argv[4], NULL, 10));
+    else if (argc == 4 && strcmp(argv[1], "hold") == 0)
+        hold(strtoul(argv[2], NULL, 10), argv[3]);
     else
         require(false, "push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS | "
-                       "check ADDRESS NUMBER RECORD... | overflow ADDRESS TABLE ID");
+                       "check ADDRESS NUMBER RECORD... | overflow ADDRESS TABLE ID | hold N FILE");
     return 0;
 }

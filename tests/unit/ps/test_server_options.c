@@ -31,7 +31,8 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_PORT_FILE") + unsetenv("EMBPS_PLAIN_TEXT") + unsetenv("EMBPS_GUESTS") +
            unsetenv("EMBPS_LEASE") + unsetenv("EMBPS_TLS_CERT") + unsetenv("EMBPS_TLS_KEY") +
            unsetenv("EMBPS_TLS_CLIENT_CA") + unsetenv("EMBPS_CHECKPOINTS") +
-           unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME") + unsetenv("EMBPS_CHECKPOINT_EVERY");
+           unsetenv("EMBPS_DURABILITY") + unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME") +
+           unsetenv("EMBPS_CHECKPOINT_EVERY");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -66,6 +67,12 @@ static void takes_its_options_and_defaults(void **unused)
     assert_int_equal(
         parse("--data=x --checkpoints c --checkpoint-every 0.5", &arguments, &level, NULL), PSC_OK);
     assert_true(arguments.checkpoint_every_s == 0.5);
+    assert_int_equal(arguments.durability, PS_DURABILITY_CHECKPOINT);
+    assert_int_equal(parse("--data=x --durability none", &arguments, &level, NULL), PSC_OK);
+    assert_int_equal(arguments.durability, PS_DURABILITY_NONE);
+    assert_int_equal(parse("--data=x --checkpoints c --durability sync", &arguments, &level, NULL),
+                     PSC_OK);
+    assert_int_equal(arguments.durability, PS_DURABILITY_SYNC);
 }
 
 static void listens_only_when_told_to(void **unused)
@@ -108,6 +115,10 @@ static void refuses_what_cannot_be(void **unused)
         {"--data d --listen [::1]:0 --guests 0", "guests"},
         {"--data d --checkpoint-every 5", "--checkpoint-every is of use with --checkpoints"},
         {"--data d --checkpoints c --checkpoint-every -1", "checkpoint-every"},
+        {"--data d --checkpoints c --durability often", "none, checkpoint, push or sync"},
+        {"--data d --durability push", "--durability push keeps a log"},
+        {"--data d --durability sync", "--durability sync keeps a log"},
+        {"--data d --durability none --checkpoints c", "--durability none makes no checkpoints"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         ps_server_arguments_t arguments;
