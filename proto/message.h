@@ -121,6 +121,8 @@ typedef struct psp_hello {
     const uint64_t *former; /* [n_former]; when unpacked: in the scratch */
 } psp_hello_t;
 
+#define PSP_CHECKPOINT_NAME_MAX 127u
+
 typedef struct psp_hello_reply {
     uint64_t cluster;
     uint64_t session;
@@ -139,6 +141,8 @@ typedef struct psp_hello_reply {
     /* [n_counted]: 1 + the sequence of the last push of each that counts; 0: not known. When
      * unpacked: in the scratch */
     const uint64_t *counted;
+    uint64_t clock; /* of a worker, from which it goes on */
+    char resumed[PSP_CHECKPOINT_NAME_MAX + 1];
 } psp_hello_reply_t;
 
 typedef struct psp_open_table {
@@ -362,13 +366,14 @@ typedef enum psp_checkpoint_step {
     PSP_CHECKPOINT_COMMIT = 3,
     PSP_CHECKPOINT_ABANDON = 4,
     PSP_CHECKPOINT_READ = 5,
+    PSP_CHECKPOINT_LOOK = 6,
 } psp_checkpoint_step_t;
 
-#define PSP_CHECKPOINT_NAME_MAX 127u
 typedef struct psp_checkpoint {
     psp_checkpoint_step_t step;
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     uint64_t offset;
+    bool detached, in_step;
     size_t n;
     const uint8_t *state; /* [n] */
 } psp_checkpoint_t;
@@ -376,6 +381,7 @@ typedef struct psp_checkpoint {
 typedef struct psp_checkpoint_reply {
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     uint64_t state_bytes;
+    bool over;
     size_t n;
     const uint8_t *state; /* [n] */
 } psp_checkpoint_reply_t;

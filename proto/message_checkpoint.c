@@ -28,6 +28,8 @@ psc_status_t psp_pack_checkpoint(psp_pool_t *pool, const psp_message_t *message,
     to.step = (Embps__V1__CheckpointStep)from->step;
     to.name = (char *)from->name;
     to.offset = from->offset;
+    to.detached = from->detached;
+    to.in_step = from->in_step;
     const psp_bulk_t state = {15, from->n, from->state, NULL};
     return psp_pack(pool, PSP_CHECKPOINT, &to.base, &state, 1, buffer_out, error);
 }
@@ -44,6 +46,7 @@ psc_status_t psp_pack_checkpoint_reply(psp_pool_t *pool, const psp_message_t *me
     to.header = &head;
     to.name = (char *)from->name;
     to.state_bytes = from->state_bytes;
+    to.over = from->over;
     const psp_bulk_t state = {15, from->n, from->state, NULL};
     return psp_pack(pool, PSP_CHECKPOINT_REPLY, &to.base, &state, 1, buffer_out, error);
 }
@@ -66,10 +69,12 @@ psc_status_t psp_unpack_checkpoint(const psp_unpacker_t *u, const void *message,
     const Embps__V1__CheckpointRequest *from = message;
     const psp_run_t *state = &u->bulk[0];
     const uint32_t step = (uint32_t)from->step;
-    if (step > PSP_CHECKPOINT_READ)
+    if (step > PSP_CHECKPOINT_LOOK)
         return psp_unpack_refuse_number(u, "step", step);
     *to = (psp_checkpoint_t){.step = (psp_checkpoint_step_t)step,
                              .offset = from->offset,
+                             .detached = from->detached,
+                             .in_step = from->in_step,
                              .n = state->size,
                              .state = state->size != 0 ? state->start : u->data};
     return read_name(u, from->name, to->name);
@@ -81,6 +86,7 @@ psc_status_t psp_unpack_checkpoint_reply(const psp_unpacker_t *u, const void *me
     const Embps__V1__CheckpointReply *from = message;
     const psp_run_t *state = &u->bulk[0];
     *to = (psp_checkpoint_reply_t){.state_bytes = from->state_bytes,
+                                   .over = from->over,
                                    .n = state->size,
                                    .state = state->size != 0 ? state->start : u->data};
     return read_name(u, from->name, to->name);

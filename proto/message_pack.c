@@ -343,6 +343,11 @@ static psc_status_t pack_hello_reply(psp_pool_t *pool, const psp_message_t *mess
     to.addresses = (char **)from->addresses;
     to.n_former_counted = from->n_counted;
     to.former_counted = (uint64_t *)(uintptr_t)from->counted;
+    to.clock = from->clock;
+    if (memchr(from->resumed, '\0', sizeof from->resumed) == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "a checkpoint's name of over %u bytes",
+                             PSP_CHECKPOINT_NAME_MAX);
+    to.resumed = (char *)from->resumed;
     size_t owners_bytes = from->slot_owners != NULL ? PSC_SLOT_COUNT * sizeof(uint16_t) : 0;
     psp_bulk_t owners = {7, owners_bytes, from->slot_owners, NULL};
     return psp_pack(pool, PSP_HELLO_REPLY, &to.base, &owners, 1, buffer_out, error);

@@ -227,6 +227,9 @@ static psc_status_t read_hello_reply(const psp_unpacker_t *u, const Embps__V1__H
     size_t host_length = strlen(from->host);
     if (host_length > PSP_NAME_MAX)
         return psp_unpack_refuse_number(u, "length of host", host_length);
+    size_t resumed_length = strlen(from->resumed);
+    if (resumed_length > PSP_CHECKPOINT_NAME_MAX)
+        return psp_unpack_refuse_number(u, "length of resumed", resumed_length);
     if (from->n_addresses != 0 && from->n_addresses != from->n_servers)
         return psp_unpack_refuse_number(u, "number of addresses", from->n_addresses);
     for (size_t i = 0; i < from->n_addresses; i++) {
@@ -248,8 +251,10 @@ static psc_status_t read_hello_reply(const psp_unpacker_t *u, const Embps__V1__H
         .addresses = (const char *const *)from->addresses,
         .n_counted = from->n_former_counted,
         .counted = from->former_counted,
+        .clock = from->clock,
     };
     memcpy(to->host, from->host, host_length + 1);
+    memcpy(to->resumed, from->resumed, resumed_length + 1);
     return PSC_OK;
 }
 

@@ -177,7 +177,7 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
     psc_status_t st = ps_keeper_open(&keeper, &server->keeper, error);
     if (st == PSC_OK)
         st = ps_restore_find(options->checkpoints, options->resume, options->rank,
-                             options->n_servers, &server->restore, error);
+                             options->n_servers, options->n_workers != 0, &server->restore, error);
     if (st == PSC_OK && server->restore != NULL &&
         ps_restore_servers(server->restore) != options->n_servers)
         psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,
@@ -296,6 +296,7 @@ static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
         .guest_window_bytes = GUEST_WINDOW_BYTES,
         .addresses = options->addresses,
         .writer = server->writer != NULL ? ps_writer_interface(server->writer) : NULL,
+        .resumed = ps_server_resumed(server),
     };
     st = ps_shard_create(&shard_options, &server->shard, error);
     if (st == PSC_OK)
@@ -671,8 +672,11 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
     ps_shard_destroy(server->shard);
     ps_watch_destroy(server->watch);
     bool clean = !failed && !discard;
+    /* Workers that were stopped go on from a checkpoint, as after a crash. */
+    const bool goes_back = server->keeper != NULL && server->options.n_workers != 0 &&
+                           server->worst_status != 0 && server->worst_status != PSC_PEER_GONE;
     psc_status_t st = ps_store_close(server->store, clean, error);
-    if (st == PSC_OK && clean)
+    if (st == PSC_OK && clean && !goes_back)
         st = ps_data_dir_mark_clean(server->dir, server->saved, error);
     if (st == PSC_OK && clean && server->save_fault.code != PSC_OK) {
         if (error != NULL)

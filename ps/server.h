@@ -88,9 +88,10 @@ uint32_t ps_server_worst_status(const ps_server_t *server);
 uint32_t ps_server_lost(const ps_server_t *server);
 
 /*
- * failed false: writes back, syncs, marks the directory clean; where the last checkpoint could not
- * be made, its error is returned. true: leaves it marked unclean.
- * discard true: the job never started; removes what open made. Frees in any case. NULL is a no-op.
+ * failed false: writes back, syncs, marks the directory clean, but not where workers that were
+ * stopped will go on from a checkpoint; where the last checkpoint could not be made, its error is
+ * returned. true: leaves it marked unclean. discard true: the job never started; removes what open
+ * made. Frees in any case. NULL is a no-op.
  */
 PSC_MUST_CHECK psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard,
                                             psc_error_t *error);

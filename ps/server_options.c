@@ -194,7 +194,8 @@ static const psc_option_t options[] = {
      .offset = offsetof(ps_server_arguments_t, resume),
      .default_value = "auto",
      .environment = "EMBPS_RESUME",
-     .help = "The checkpoint of --checkpoints to go on from: auto (the newest, if there is one), "
+     .help = "The checkpoint of --checkpoints to go on from: auto (the newest, if there is one; in "
+             "a job with workers the newest with a client's state, if there is one), "
              "none, or its name; embps checkpoint list DIR shows which there are, and which have a "
              "client's state. It may be of any number of servers. One with a file that is missing "
              "or damaged is refused, by its name, and parts that are missing by server and host."},

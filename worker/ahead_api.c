@@ -31,10 +31,11 @@ psc_status_t psw_prefetch(embps_table_t *table, const uint64_t *ids, size_t n, u
     embps_client_t *client = table->client;
     client->tally.prefetches++;
     client->tally.rows_prefetched += n;
-    const psw_prefetch_options_t options = {
-        .ids = ids, .n = n, .distinct = distinct, .when = clock};
+    const uint64_t first = psw_core_first_clock(client->driver.core);
+    const uint64_t when = clock < UINT64_MAX - first ? first + clock : UINT64_MAX;
+    const psw_prefetch_options_t options = {.ids = ids, .n = n, .distinct = distinct, .when = when};
     size_t n_dropped = n;
-    if (clock >= psw_core_clock(client->driver.core))
+    if (when >= psw_core_clock(client->driver.core))
         st = psw_cached_prefetch(table, &options, &n_dropped, error);
     client->tally.rows_prefetch_dropped += n_dropped;
     bool moved;

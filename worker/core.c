@@ -429,6 +429,9 @@ static psc_status_t accept_hello(psw_core_t *core, uint32_t server, const psp_he
     if (reply->window_bytes != 0 && reply->window_bytes < core->servers[server].max_window_bytes)
         core->servers[server].max_window_bytes = reply->window_bytes;
     core->n_sessions++;
+    if (reply->clock > core->first_clock)
+        core->first_clock = core->clock = reply->clock;
+    memcpy(core->resumed, reply->resumed, sizeof reply->resumed);
     return PSC_OK;
 }
 
@@ -657,6 +660,16 @@ bool psw_core_has_session(const psw_core_t *core, uint32_t server)
 uint64_t psw_core_clock(const psw_core_t *core)
 {
     return core->clock;
+}
+
+uint64_t psw_core_first_clock(const psw_core_t *core)
+{
+    return core->first_clock;
+}
+
+const char *psw_core_resumed(const psw_core_t *core)
+{
+    return core->resumed;
 }
 
 void psw_core_set_clock(psw_core_t *core, uint64_t clock)

@@ -240,6 +240,10 @@ const psc_slot_map_t *psw_core_map(const psw_core_t *core);
 size_t psw_core_max_message_bytes(const psw_core_t *core);
 bool psw_core_has_session(const psw_core_t *core, uint32_t server);
 
+/* After hello: the clock that it began with, 0 but in a job that goes on from a checkpoint; that
+ * one's name, "": from none. Borrowed. */
+uint64_t psw_core_first_clock(const psw_core_t *core);
+const char *psw_core_resumed(const psw_core_t *core);
 /* The worker's clock, told in every header from now on. */
 uint64_t psw_core_clock(const psw_core_t *core);
 void psw_core_set_clock(psw_core_t *core, uint64_t clock);

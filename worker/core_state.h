@@ -77,7 +77,8 @@ struct psw_core {
     size_t max_message_bytes;
     uint32_t n_sessions;
     uint64_t cluster;
-    uint64_t clock;
+    uint64_t clock, first_clock; /* first_clock: the one that hello told */
+    char resumed[PSP_CHECKPOINT_NAME_MAX + 1];
     uint64_t requests_begun, messages_sent;
     psc_error_t error;
 

@@ -64,12 +64,55 @@ bool ps_restore_needs(const ps_restore_t *restore, uint32_t server)
 
 /* ---- which ---- */
 
+/* The newest of the first n that has a client's state, or a manifest that cannot be read, so that
+ * it is named and not passed over; n: there is none. */
+static psc_status_t newest_with_state(const char *folder, const psp_saved_names_t *names, size_t n,
+                                      size_t *at_out, psc_error_t *error)
+{
+    *at_out = n;
+    for (size_t i = n; i-- > 0 && *at_out == n;) {
+        psp_saved_t *saved = NULL;
+        psc_error_t fault = PSC_ERROR_INIT;
+        const psc_status_t st = psp_saved_open(folder, names->all[i], &saved, &fault);
+        if (st != PSC_OK || psp_saved_manifest(saved)->state != NULL)
+            *at_out = i;
+        psp_saved_destroy(saved);
+        if (st == PSC_NO_MEMORY) {
+            *error = fault;
+            return st;
+        }
+    }
+    return PSC_OK;
+}
+
+/* "auto": the newest, with_state: that has one, where any has; then the one before it that would
+ * have been taken without it. */
+static psc_status_t choose_newest(const char *folder, bool with_state,
+                                  char name[PSP_SAVED_NAME_MAX + 1],
+                                  char before[PSP_SAVED_NAME_MAX + 1], psc_error_t *error)
+{
+    psp_saved_names_t names;
+    char *const chosen[] = {name, before};
+    psc_status_t st = psp_saved_list(folder, &names, error);
+    if (st != PSC_OK)
+        return st;
+    size_t n = names.n;
+    for (size_t i = 0; st == PSC_OK && i < 2 && n > 0; i++) {
+        size_t at = n;
+        if (with_state)
+            st = newest_with_state(folder, &names, n, &at, error);
+        n = at < n ? at : n - 1;
+        memcpy(chosen[i], names.all[n], PSP_SAVED_NAME_MAX + 1);
+    }
+    psp_saved_names_clear(&names);
+    return st;
+}
+
 /* The one that is asked for, "": none; before: of "auto", the one before it, "": none. */
-static psc_status_t choose(const char *folder, const char *resume,
+static psc_status_t choose(const char *folder, const char *resume, bool with_state,
                            char name[PSP_SAVED_NAME_MAX + 1], char before[PSP_SAVED_NAME_MAX + 1],
                            psc_error_t *error)
 {
-    psp_saved_names_t names;
     name[0] = before[0] = '\0';
     if (strcmp(resume, "none") == 0)
         return PSC_OK;
@@ -80,15 +123,7 @@ static psc_status_t choose(const char *folder, const char *resume,
         memcpy(name, resume, strlen(resume) + 1);
         return PSC_OK;
     }
-    psc_status_t st = psp_saved_list(folder, &names, error);
-    if (st != PSC_OK)
-        return st;
-    if (names.n > 0)
-        memcpy(name, names.all[names.n - 1], PSP_SAVED_NAME_MAX + 1);
-    if (names.n > 1)
-        memcpy(before, names.all[names.n - 2], PSP_SAVED_NAME_MAX + 1);
-    psp_saved_names_clear(&names);
-    return PSC_OK;
+    return choose_newest(folder, with_state, name, before, error);
 }
 
 /* ---- what all parts say ---- */
@@ -276,12 +311,13 @@ static psc_status_t open_checkpoint(ps_restore_t *restore, const char *name, psc
 }
 
 psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
-                             uint32_t n_servers, ps_restore_t **restore_out, psc_error_t *error)
+                             uint32_t n_servers, bool with_state, ps_restore_t **restore_out,
+                             psc_error_t *error)
 {
     char name[PSP_SAVED_NAME_MAX + 1], before[PSP_SAVED_NAME_MAX + 1];
     psc_error_t fault = PSC_ERROR_INIT;
     *restore_out = NULL;
-    psc_status_t st = choose(folder, resume, name, before, error);
+    psc_status_t st = choose(folder, resume, with_state, name, before, error);
     if (st != PSC_OK || name[0] == '\0')
         return st;
     ps_restore_t *restore = psc_alloc_zeroed(1, sizeof *restore);

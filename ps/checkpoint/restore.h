@@ -2,7 +2,8 @@
  * Going on from a checkpoint, on as many servers as made it or on others: what this server needs of
  * it is looked at whole before anything is made.
  *
- *     ps_restore_find(folder, "auto", rank, n_servers, &restore, error);   // NULL: there is none
+ * ps_restore_find(folder, "auto", rank, n_servers, false, &restore, error);   // NULL: there is
+ * none
  *     ps_restore_files(restore, rocksdb, error);       // then open the cold tier there
  *     ps_restore_rows(restore, &way, cold, error);     // then the store and the shard
  *     ps_restore_shard(restore, shard, true, error);
@@ -19,16 +20,18 @@
 typedef struct ps_restore ps_restore_t;
 
 /*
- * The checkpoint to go on from. resume: "auto" (the newest, or none if there is none), "none", or
- * a name. *restore_out NULL: none. The parts of all its servers are read, and all files of those
- * that had slots which this server has, and compared with their checksums. Errors: NOT_FOUND (no
- * such checkpoint; parts are missing, all of which are named with their hosts; a file is missing),
- * CORRUPT (a file is damaged; parts that do not belong together), UNSUPPORTED (a later format),
- * INVALID_ARGUMENT (no name; more servers than there can be), IO, NO_MEMORY. Gives.
+ * The checkpoint to go on from. resume: "auto" (the newest, or none if there is none), "none", or a
+ * name. with_state: "auto" is the newest with a client's state, where any has one, since the others
+ * do not say how far workers were. *restore_out NULL: none. The parts of all its servers are read,
+ * and all files of those that had slots which this server has, and compared with their checksums.
+ * Errors: NOT_FOUND (no such checkpoint; parts are missing, all of which are named with their
+ * hosts; a file is missing), CORRUPT (a file is damaged; parts that do not belong together),
+ * UNSUPPORTED (a later format), INVALID_ARGUMENT (no name; more servers than there can be), IO,
+ * NO_MEMORY. Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
-                                            uint32_t n_servers, ps_restore_t **restore_out,
-                                            psc_error_t *error);
+                                            uint32_t n_servers, bool with_state,
+                                            ps_restore_t **restore_out, psc_error_t *error);
 /* NULL is a no-op. */
 void ps_restore_destroy(ps_restore_t *restore);
 

@@ -6,7 +6,8 @@
  * that this server has is put where it keeps it: one slot's bytes are in memory at a time. Where
  * one server of the checkpoint had seen fewer clocks than another, its slots go on to the furthest.
  *
- * Sessions. Workers' are not revived: those processes are gone, and new ones say hello. A guest's
+ * Sessions. Workers' are not revived: those processes are gone, and new ones say hello, which go on
+ * from the least clock that all of the former had ended: what was pushed in it is there. A guest's
  * goes on where slots lie as they lay: a request with a sequence has all of its effect in one
  * part, and that part knows which of its pushes were applied. What it was answered after the cut is
  * lost, which ps/table/guests.c notices and says. Where slots lie elsewhere no session goes on: a
@@ -261,10 +262,11 @@ psc_status_t ps_restore_shard(const ps_restore_t *restore, ps_shard_t *shard, bo
                               psc_error_t *error)
 {
     shard->map = restore->map;
-    if (shard->sessions.n == 0) { /* else workers begin anew */
-        shard->sessions.time = shard->sessions.min_clock = restore->time;
-        shard->clock = restore->clock;
-    }
+    shard->sessions.time = shard->sessions.min_clock = restore->time;
+    shard->clock = shard->sessions.n == 0 ? restore->clock : restore->time;
+    for (uint32_t i = 0; i < shard->sessions.n; i++)
+        shard->sessions.all[i].clock = restore->time;
+    ps_shard_publish(shard);
     shard->sessions.n_given = ps_restore_count_given(restore->sessions_given);
     psc_status_t st = make_tables(restore, shard, error);
     if (st == PSC_OK)

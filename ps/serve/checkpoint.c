@@ -2,11 +2,11 @@
  * Checkpoint: the steps that a client takes, each answered when it is on disk.
  *
  * The saver (ps/table/saver.h) does what is asked for; a request waits (WAIT_SAVE) and looks at it
- * again whenever something moved. Only the session that began a checkpoint goes on with it; when
- * that session has ended, the next one that wants a checkpoint takes its place. One of the servers'
- * own is waited for. A failure of a
- * checkpoint is its own: it is told to who asked, and the shard goes on, also when it was one of
- * memory or a disk.
+ * again whenever something moved, unless it is detached: then it is answered when the step has
+ * begun, and the session's later requests pass while disks work. Only the session that began a
+ * checkpoint goes on with it; when that session has ended, the next one that wants a checkpoint
+ * takes its place. One of the servers' own is waited for. A failure of a checkpoint is its own: it
+ * is told to who asked, and the shard goes on, also when it was one of memory or a disk.
  */
 #include "ps/serve/serve.h"
 
@@ -38,15 +38,22 @@ static psc_status_t wait(ps_request_t *request)
     return PSC_OK;
 }
 
+static psc_status_t unknown(const psp_checkpoint_t *asked, psc_error_t *error)
+{
+    return psc_error_set(error, PSC_NOT_FOUND,
+                         "no checkpoint %s of this session is under way: begin it again",
+                         asked->name);
+}
+
 /* What a step needs: the checkpoint of this name, begun by this session. */
 static psc_status_t check_own(const ps_saver_t *saver, const ps_session_t *session,
                               const psp_checkpoint_t *asked, psc_error_t *error)
 {
-    if (saver->phase != PS_SAVER_SAVED || saver->session != session->id ||
-        strcmp(saver->name, asked->name) != 0)
-        return psc_error_set(error, PSC_NOT_FOUND,
-                             "no checkpoint %s of this session is under way: begin it again",
-                             asked->name);
+    const bool early = saver->phase == PS_SAVER_CUTTING || saver->phase == PS_SAVER_WRITING;
+    const bool fits = saver->phase == PS_SAVER_SAVED ||
+                      (early && asked->step == PSP_CHECKPOINT_ABANDON);
+    if (!fits || saver->session != session->id || strcmp(saver->name, asked->name) != 0)
+        return unknown(asked, error);
     return PSC_OK;
 }
 
@@ -56,6 +63,9 @@ static psc_status_t begin(ps_shard_t *shard, const ps_session_t *session, ps_req
 {
     ps_saver_t *saver = &shard->saver;
     const psp_checkpoint_t *asked = &request->message.u.checkpoint;
+    if (asked->in_step && !ps_is_guest(&shard->sessions, request->buffer->peer) &&
+        shard->clock < request->message.request.clock)
+        return ps_shard_wait_clock(shard, session, request, error);
     if (asked->step == PSP_CHECKPOINT_WHOLE && shard->options.n_servers != 1)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "a checkpoint of %" PRIu32 " servers is made in steps: SAVE at each, "
@@ -66,7 +76,9 @@ static psc_status_t begin(ps_shard_t *shard, const ps_session_t *session, ps_req
         ps_saver_abandon(shard); /* begun and left; the request is tried again when that is over */
         return wait(request);
     }
-    if (saver->phase == PS_SAVER_ABANDONING || saver->own || !ps_saver_may_cut(shard))
+    const bool given_up = saver->phase != PS_SAVER_IDLE && saver->result.code != PSC_OK;
+    if (given_up || saver->phase == PS_SAVER_ABANDONING || (saver->own && !asked->detached) ||
+        !ps_saver_may_cut(shard))
         return wait(request);
     psc_status_t st = ps_saver_begin(shard, asked->name, session->id, error);
     if (st == PSC_NO_MEMORY)
@@ -83,6 +95,8 @@ static psc_status_t go_on(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     if (saver->phase == PS_SAVER_IDLE)
         return saver->result.code != PSC_OK ? tell(shard, request, &saver->result, error)
                                             : reply(shard, request, error);
+    if (asked->detached && saver->begun && saver->result.code == PSC_OK)
+        return reply(shard, request, error);
     if (saver->phase != PS_SAVER_SAVED)
         return wait(request);
     if (asked->step == PSP_CHECKPOINT_SAVE)
@@ -114,9 +128,10 @@ static psc_status_t step(ps_shard_t *shard, const ps_session_t *session, ps_requ
         else if (asked->step == PSP_CHECKPOINT_COMMIT)
             ps_saver_commit(shard);
         else
-            ps_saver_abandon(shard);
+            ps_saver_give_up(shard);
         request->saves = true;
-        return wait(request);
+        return asked->detached && asked->step != PSP_CHECKPOINT_STATE ? reply(shard, request, error)
+                                                                      : wait(request);
     }
     const bool over = saver->phase == PS_SAVER_IDLE ||
                       (saver->phase == PS_SAVER_SAVED && asked->step == PSP_CHECKPOINT_STATE);
@@ -125,6 +140,29 @@ static psc_status_t step(ps_shard_t *shard, const ps_session_t *session, ps_requ
     if (saver->result.code != PSC_OK && asked->step != PSP_CHECKPOINT_ABANDON)
         return tell(shard, request, &saver->result, error);
     return reply(shard, request, error);
+}
+
+/* How far the checkpoint is that was begun last; one that was committed stays over whatever
+ * follows.
+ */
+static psc_status_t look(ps_shard_t *shard, const ps_session_t *session, ps_request_t *request,
+                         psc_error_t *error)
+{
+    const ps_saver_t *saver = &shard->saver;
+    const psp_checkpoint_t *asked = &request->message.u.checkpoint;
+    psp_message_t message = {.kind = PSP_CHECKPOINT_REPLY};
+    psp_checkpoint_reply_t *to = &message.u.checkpoint_reply;
+    memcpy(to->name, asked->name, sizeof to->name);
+    to->over = strcmp(saver->committed, asked->name) == 0;
+    if (!to->over) {
+        if (saver->session != session->id || strcmp(saver->name, asked->name) != 0)
+            return unknown(asked, error);
+        if (saver->phase == PS_SAVER_IDLE)
+            return tell(shard, request, &saver->result, error);
+        to->over = saver->phase == PS_SAVER_SAVED;
+        to->state_bytes = saver->state_bytes;
+    }
+    return ps_shard_reply(shard, request, &message, error);
 }
 
 static psc_status_t read_state(ps_shard_t *shard, const ps_session_t *session,
@@ -163,6 +201,8 @@ psc_status_t ps_serve_checkpoint(ps_shard_t *shard, ps_session_t *session, ps_re
                               : begin(shard, session, request, error);
     case PSP_CHECKPOINT_READ:
         return read_state(shard, session, request, error);
+    case PSP_CHECKPOINT_LOOK:
+        return look(shard, session, request, error);
     case PSP_CHECKPOINT_STATE:
     case PSP_CHECKPOINT_COMMIT:
     case PSP_CHECKPOINT_ABANDON:

@@ -1,7 +1,8 @@
 /*
  * Hello: a worker's first message to this server. It gets the run's id, a session of its own, the
  * map of slots, the limits of a message and of what it may have under way, and this machine's name,
- * so that an error can say where to look.
+ * so that an error can say where to look. In a run that goes on from a checkpoint it also gets that
+ * one's name, and a worker the clock that it goes on from.
  *
  * The worker's rank must be the transport's, and both sides must count the same workers: a worker
  * of another job cannot slip in. One session a worker and run; a guest (n_workers 0) gets a new one
@@ -77,6 +78,9 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
     to->n_addresses = to->addresses != NULL ? shard->options.n_servers : 0;
     to->counted = counted;
     to->n_counted = counted != NULL ? hello->n_former : 0;
+    to->clock = guest ? 0 : session->clock;
+    if (shard->options.resumed != NULL)
+        (void)snprintf(to->resumed, sizeof to->resumed, "%s", shard->options.resumed);
     if (shard->options.host != NULL)
         (void)snprintf(to->host, sizeof to->host, "%s", shard->options.host);
     st = ps_shard_reply(shard, request, &reply, error);

@@ -122,6 +122,19 @@ void ps_saver_abandon(ps_shard_t *shard)
     submit(&shard->saver, PS_SAVE_ABANDON);
 }
 
+void ps_saver_give_up(ps_shard_t *shard)
+{
+    ps_saver_t *saver = &shard->saver;
+    if (saver->phase == PS_SAVER_SAVED) {
+        ps_saver_abandon(shard);
+        return;
+    }
+    if (saver->result.code == PSC_OK)
+        (void)psc_error_set(&saver->result, PSC_INTERRUPTED, "the checkpoint was given up");
+    if (saver->phase == PS_SAVER_CUTTING)
+        ps_store_cut_abandon(shard->options.store); /* step_cut goes on when that is over */
+}
+
 static bool is_live(const ps_shard_t *shard, uint64_t session)
 {
     for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
@@ -182,7 +195,7 @@ static void fail(ps_shard_t *shard, const psc_error_t *why)
     if (saver->result.code == PSC_OK)
         saver->result = *why;
     if (saver->phase == PS_SAVER_CUTTING)
-        ps_store_cut_abandon(shard->options.store); /* end_cut goes on when that is over */
+        ps_store_cut_abandon(shard->options.store); /* step_cut goes on when that is over */
     else
         ps_saver_abandon(shard);
 }
@@ -220,9 +233,12 @@ static void take_job(ps_shard_t *shard)
         saver->longest_us = took_us > saver->longest_us ? took_us : saver->longest_us;
         saver->part_bytes = job->size;
         saver->phase = PS_SAVER_SAVED;
+        if (saver->result.code != PSC_OK)
+            ps_saver_abandon(shard);
     } else if (job->kind == PS_SAVE_STATE) {
         saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_COMMIT) {
+        memcpy(saver->committed, saver->name, sizeof saver->committed);
         ps_logger_commit(shard);
         end(saver);
     }

@@ -78,8 +78,9 @@ typedef struct ps_saver {
     ps_saver_phase_t phase;
     uint64_t session; /* that asked; 0: the server itself */
     bool own;         /* the server's, which has not taken yet how it ended (ps_saver_release) */
-    char name[PSP_CHECKPOINT_NAME_MAX + 1]; /* "": not known yet */
-    bool begun;                             /* the BEGIN job came back */
+    char name[PSP_CHECKPOINT_NAME_MAX + 1];      /* "": not known yet */
+    char committed[PSP_CHECKPOINT_NAME_MAX + 1]; /* the last one that was; "": none */
+    bool begun;                                  /* the BEGIN job came back */
     psc_error_t result; /* of the last checkpoint, or of the last piece of state */
     uint64_t began_us, state_bytes;
     uint64_t part_bytes; /* of the last part that was written */
@@ -113,6 +114,8 @@ PSC_MUST_CHECK psc_status_t ps_saver_begin(struct ps_shard *shard, const char *n
 void ps_saver_state(struct ps_shard *shard, const uint8_t *bytes, size_t n);
 void ps_saver_commit(struct ps_shard *shard);
 void ps_saver_abandon(struct ps_shard *shard);
+/* While it is cut or written, too: gives it up as soon as that is possible. */
+void ps_saver_give_up(struct ps_shard *shard);
 
 /* Starts to read a checkpoint's state for a session, which then sets read_session to 0. False:
  * another one's is under way, or no memory is left just now. */

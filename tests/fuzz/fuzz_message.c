@@ -110,7 +110,7 @@ static void touch_all(const psp_message_t *m)
     } else if (m->kind == PSP_FIND_TABLE_REPLY && m->u.find_table_reply.found) {
         require(strnlen(m->u.find_table_reply.options.name, PSP_NAME_MAX + 1) <= PSP_NAME_MAX);
     } else if (m->kind == PSP_CHECKPOINT) {
-        require(m->u.checkpoint.step <= PSP_CHECKPOINT_READ);
+        require(m->u.checkpoint.step <= PSP_CHECKPOINT_LOOK);
         touch(m->u.checkpoint.state, m->u.checkpoint.n);
     } else if (m->kind == PSP_CHECKPOINT_REPLY) {
         touch(m->u.checkpoint_reply.state, m->u.checkpoint_reply.n);

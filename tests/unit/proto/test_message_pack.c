@@ -178,9 +178,13 @@ static void hello_reply_carries_the_slot_map(void **state)
                                           .n_servers = 3,
                                           .map_epoch = 4,
                                           .max_message_bytes = 1 << 20,
-                                          .slot_owners = owners};
+                                          .slot_owners = owners,
+                                          .clock = UINT64_MAX - 1};
+    memset(m.u.hello_reply.resumed, 'r', PSP_CHECKPOINT_NAME_MAX);
     psp_buffer_t *buffer = round_trip(f, &m);
     const psp_hello_reply_t *r = &f->message.u.hello_reply;
+    assert_true(r->clock == UINT64_MAX - 1);
+    assert_string_equal(r->resumed, m.u.hello_reply.resumed);
     assert_int_equal(r->cluster, 1);
     assert_true(r->session == UINT64_MAX);
     assert_int_equal(r->server, 2);
@@ -197,6 +201,9 @@ static void hello_reply_carries_the_slot_map(void **state)
     assert_null(f->message.u.hello_reply.slot_owners);
     assert_string_equal(f->message.u.hello_reply.host, m.u.hello_reply.host);
     assert_true(f->message.u.hello_reply.window_bytes == UINT32_MAX);
+    memset(m.u.hello_reply.resumed, 'r', PSP_CHECKPOINT_NAME_MAX + 1);
+    assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
+    m.u.hello_reply.resumed[0] = '\0';
     memset(m.u.hello_reply.host, 'h', PSP_NAME_MAX + 1);
     assert_int_equal(psp_message_pack(f->pool, &m, &buffer, &f->error), PSC_INVALID_ARGUMENT);
 }
@@ -323,8 +330,22 @@ static void a_checkpoint_survives_the_wire(void **state)
     assert_int_equal(f->message.u.checkpoint_reply.state[0], 7);
     psp_buffer_put(buffer);
 
-    m = (psp_message_t){.kind = PSP_CHECKPOINT, .request = some_request};
+    assert_false(f->message.u.checkpoint_reply.over);
+
+    m.u.checkpoint_reply = (psp_checkpoint_reply_t){.over = true};
     psp_buffer_put(round_trip(f, &m));
+    assert_true(f->message.u.checkpoint_reply.over);
+
+    m = (psp_message_t){.kind = PSP_CHECKPOINT, .request = some_request};
+    m.u.checkpoint.step = PSP_CHECKPOINT_LOOK;
+    m.u.checkpoint.in_step = true;
+    psp_buffer_put(round_trip(f, &m));
+    assert_int_equal(f->message.u.checkpoint.step, PSP_CHECKPOINT_LOOK);
+    assert_true(f->message.u.checkpoint.in_step && !f->message.u.checkpoint.detached);
+    m.u.checkpoint.in_step = false;
+    m.u.checkpoint.detached = true;
+    psp_buffer_put(round_trip(f, &m));
+    assert_true(f->message.u.checkpoint.detached && !f->message.u.checkpoint.in_step);
     assert_int_equal(f->message.u.checkpoint.n, 0);
     assert_non_null(f->message.u.checkpoint.state);
     memset(m.u.checkpoint.name, 'n', sizeof m.u.checkpoint.name);

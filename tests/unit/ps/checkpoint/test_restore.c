@@ -122,7 +122,7 @@ static psc_status_t find_all(const made_t *made, const char *resume, uint32_t n_
     psc_status_t st = PSC_OK;
     for (uint32_t rank = 0; st == PSC_OK && rank < n_servers; rank++) {
         ps_restore_t *restore = NULL;
-        st = ps_restore_find(made->checkpoints, resume, rank, n_servers, &restore, fault);
+        st = ps_restore_find(made->checkpoints, resume, rank, n_servers, false, &restore, fault);
         if (st == PSC_OK)
             assert_int_equal(ps_restore_servers(restore), 2);
         ps_restore_destroy(restore);
@@ -247,7 +247,7 @@ static int restore_until_killed(const char *checkpoints, const char *data, uint3
     psc_error_t fault = PSC_ERROR_INIT;
     psc_status_t st = ps_keeper_open(&of_keeper, &keeper, &fault);
     if (st == PSC_OK)
-        st = ps_restore_find(checkpoints, "auto", 0, n_servers, &restore, &fault);
+        st = ps_restore_find(checkpoints, "auto", 0, n_servers, false, &restore, &fault);
     const ps_data_owner_t owner = {.cluster = 0xd00d,
                                    .rank = 0,
                                    .n_servers = n_servers,
@@ -307,22 +307,66 @@ static void a_kill_in_the_middle_is_begun_again_by_the_next_start(void **state)
     }
 }
 
+static void assert_found(const char *checkpoints, bool with_state, const char *name)
+{
+    ps_restore_t *restore = NULL;
+    psc_error_t fault = PSC_ERROR_INIT;
+    if (ps_restore_find(checkpoints, "auto", 0, 1, with_state, &restore, &fault) != PSC_OK)
+        fail_msg("%s", fault.message);
+    assert_string_equal(ps_restore_name(restore), name);
+    ps_restore_destroy(restore);
+}
+
+static void workers_go_on_from_the_newest_that_has_a_state(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256], data[256], manifest[512];
+    embps_client_t *client = NULL;
+    ps_restore_t *restore = NULL;
+    psc_error_t fault = PSC_ERROR_INIT;
+    door_servers_options_t of_servers = DOOR_SERVERS_DEFAULT;
+    of_servers.n = 1;
+    of_servers.folder = test_path(data, sizeof data, folder, "data");
+    of_servers.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    door_servers_t *servers = door_servers_start(&of_servers);
+    ok(embps_connect(door_servers_address(servers, 0), NULL, &client, &error));
+    ok(embps_checkpoint(client, NULL, 0, NULL, &error));
+    assert_found(checkpoints, true, "checkpoint-0000000001"); /* none has one */
+    ok(embps_checkpoint(client, "s", 1, NULL, &error));
+    ok(embps_checkpoint(client, NULL, 0, NULL, &error));
+    assert_found(checkpoints, false, "checkpoint-0000000003");
+    assert_found(checkpoints, true, "checkpoint-0000000002");
+    /* One that cannot be read may have had one: it is named, and so is what to do. */
+    (void)test_path(manifest, sizeof manifest, checkpoints, "checkpoint-0000000003/manifest");
+    assert_int_equal(truncate(manifest, 10), 0);
+    assert_int_equal(ps_restore_find(checkpoints, "auto", 0, 1, true, &restore, &fault),
+                     PSC_CORRUPT);
+    assert_non_null(strstr(fault.message, "checkpoint-0000000003"));
+    assert_non_null(strstr(fault.message, "--resume checkpoint-0000000002"));
+    ok(embps_close(client, &error));
+    door_servers_stop(servers);
+    test_scratch_destroy(folder);
+}
+
 static void what_to_resume_is_looked_at(void **state)
 {
     const made_t *made = *state;
     ps_restore_t *restore = NULL;
     psc_error_t fault = PSC_ERROR_INIT;
-    assert_int_equal(ps_restore_find(made->checkpoints, "none", 0, 2, &restore, &fault), PSC_OK);
+    assert_int_equal(ps_restore_find(made->checkpoints, "none", 0, 2, false, &restore, &fault),
+                     PSC_OK);
     assert_null(restore);
-    assert_int_equal(ps_restore_find(made->data, "auto", 0, 2, &restore, &fault), PSC_OK);
+    assert_int_equal(ps_restore_find(made->data, "auto", 0, 2, false, &restore, &fault), PSC_OK);
     assert_null(restore);
-    assert_int_equal(ps_restore_find("/no/such/folder", "auto", 0, 2, &restore, &fault), PSC_OK);
+    assert_int_equal(ps_restore_find("/no/such/folder", "auto", 0, 2, false, &restore, &fault),
+                     PSC_OK);
     assert_null(restore);
-    assert_int_equal(ps_restore_find(made->checkpoints, "../x", 0, 2, &restore, &fault),
+    assert_int_equal(ps_restore_find(made->checkpoints, "../x", 0, 2, false, &restore, &fault),
                      PSC_INVALID_ARGUMENT);
-    assert_int_equal(ps_restore_find(made->checkpoints, "other", 0, 2, &restore, &fault),
+    assert_int_equal(ps_restore_find(made->checkpoints, "other", 0, 2, false, &restore, &fault),
                      PSC_NOT_FOUND);
-    assert_int_equal(ps_restore_find(made->checkpoints, "auto", 1, 2, &restore, &fault), PSC_OK);
+    assert_int_equal(ps_restore_find(made->checkpoints, "auto", 1, 2, false, &restore, &fault),
+                     PSC_OK);
     assert_string_equal(ps_restore_name(restore), made->names[1]);
     assert_true(ps_restore_cluster(restore) == 0xd00d);
     ps_restore_destroy(restore);
@@ -457,6 +501,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(each_file_that_is_damaged_or_missing_is_named),
         cmocka_unit_test(parts_that_are_missing_are_named_each_with_server_and_host),
         cmocka_unit_test(what_to_resume_is_looked_at),
+        cmocka_unit_test(workers_go_on_from_the_newest_that_has_a_state),
         cmocka_unit_test(what_a_crash_left_goes_and_old_checkpoints_too),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_named),
         cmocka_unit_test(servers_that_start_at_once_in_a_new_folder_find_one_lineage),
