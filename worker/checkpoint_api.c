@@ -6,9 +6,14 @@
  * cut of each server lies behind this client's earlier pushes; deltas that a cache holds leave
  * first. When a step fails all servers are told to give it up; what comes of that is not looked at,
  * since a server whose client is gone does so by itself.
+ *
+ * A checkpoint that is made while the client goes on takes the same steps, but those that disks
+ * make long are answered when they have begun. Whether one is over is asked, one server after
+ * another; they work at the same time all the same.
  */
+#include "common/clock.h"
 #include "worker/cached_rows.h"
-#include "worker/client_state.h"
+#include "worker/checkpoint_making.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +22,7 @@ _Static_assert(EMBPS_CHECKPOINT_NAME_BYTES == PSP_CHECKPOINT_NAME_MAX + 1,
                "names are as long in embps.h as on the wire");
 
 #define PIECE_BYTES ((size_t)256 << 10)
+#define LOOK_US UINT64_C(10000) /* between two looks of who waits */
 
 /* One step at servers first to end - 1; reply_out: of the one that answered last, its state until
  * the next step; NULL: not wanted. */
@@ -65,17 +71,32 @@ static psc_status_t send_state(embps_client_t *client, psp_checkpoint_t *step, c
     return st;
 }
 
-static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const void *state,
-                         size_t n, psc_error_t *error)
+/* SAVE at all servers. */
+static psc_status_t save(embps_client_t *client, psp_checkpoint_t *step, psc_error_t *error)
 {
     const uint32_t n_servers = psw_core_n_servers(client->driver.core);
     psp_checkpoint_reply_t reply;
+    step->step = PSP_CHECKPOINT_SAVE;
     psc_status_t st = take_step(client, step, 0, 1, &reply, NULL, 0, error);
     if (st != PSC_OK)
         return st;
     memcpy(step->name, reply.name, sizeof step->name);
-    if (n_servers > 1)
-        st = take_step(client, step, 1, n_servers, NULL, NULL, 0, error);
+    return n_servers > 1 ? take_step(client, step, 1, n_servers, NULL, NULL, 0, error) : PSC_OK;
+}
+
+static void give_up(embps_client_t *client, psp_checkpoint_t *step)
+{
+    psc_error_t ignored = PSC_ERROR_INIT;
+    step->step = PSP_CHECKPOINT_ABANDON;
+    for (uint32_t s = 0; step->name[0] != '\0' && s < psw_core_n_servers(client->driver.core); s++)
+        (void)!take_step(client, step, s, s + 1, NULL, NULL, 0, &ignored);
+}
+
+static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const void *state,
+                         size_t n, psc_error_t *error)
+{
+    const uint32_t n_servers = psw_core_n_servers(client->driver.core);
+    psc_status_t st = save(client, step, error);
     if (st == PSC_OK)
         st = send_state(client, step, state, n, error);
     if (st == PSC_OK) {
@@ -102,21 +123,118 @@ int embps_checkpoint(embps_client_t *client, const void *state, size_t n, char *
         return psw_error_export(&what, error);
     uint64_t relaid = psw_core_relaid(client->driver.core);
     do {
-        step = (psp_checkpoint_t){.step = PSP_CHECKPOINT_SAVE, .name = ""};
+        step = (psp_checkpoint_t){.name = ""};
         st = make(client, &step, state, n, &what);
     } while (psw_client_again(client, st, &relaid));
     if (st != PSC_OK) {
-        psc_error_t ignored = PSC_ERROR_INIT;
-        step.step = PSP_CHECKPOINT_ABANDON;
-        for (uint32_t s = 0; step.name[0] != '\0' && s < psw_core_n_servers(client->driver.core);
-             s++)
-            (void)!take_step(client, &step, s, s + 1, NULL, NULL, 0, &ignored);
+        give_up(client, &step);
         return psw_error_export(&what, error);
     }
     if (name_out != NULL)
         (void)snprintf(name_out, EMBPS_CHECKPOINT_NAME_BYTES, "%s", step.name);
     return 0;
 }
+
+/* ---- while the client goes on ---- */
+
+psc_status_t psw_making_begin(embps_client_t *client, bool in_step, const void *state, size_t n,
+                              psw_making_t *making_out, psc_error_t *error)
+{
+    *making_out =
+        (psw_making_t){.step = {.detached = true, .in_step = in_step}, .state = state, .n = n};
+    psc_status_t st = psw_cached_flush_all(client, error);
+    if (st != PSC_OK)
+        return st;
+    st = save(client, &making_out->step, error);
+    if (st == PSC_OK)
+        making_out->client = client;
+    else
+        give_up(client, &making_out->step);
+    return st;
+}
+
+/* All parts are there: the state, and the end, which the first server's disk makes long. */
+static psc_status_t begin_commit(psw_making_t *making, psc_error_t *error)
+{
+    psc_status_t st = send_state(making->client, &making->step, making->state, making->n, error);
+    making->step.step = PSP_CHECKPOINT_COMMIT;
+    if (st == PSC_OK)
+        st = take_step(making->client, &making->step, 0, 1, NULL, NULL, 0, error);
+    making->committed = true;
+    making->server = 0;
+    return st;
+}
+
+/* The server that was looked at is done. */
+static psc_status_t go_on(psw_making_t *making, bool *over_out, psc_error_t *error)
+{
+    const uint32_t n_servers = psw_core_n_servers(making->client->driver.core);
+    psc_status_t st = PSC_OK;
+    if (!making->committed && ++making->server < n_servers)
+        return PSC_OK;
+    if (!making->committed)
+        return begin_commit(making, error);
+    making->step.step = PSP_CHECKPOINT_COMMIT;
+    making->step.detached = false; /* short there, and the next checkpoint may begin at once */
+    if (n_servers > 1)
+        st = take_step(making->client, &making->step, 1, n_servers, NULL, NULL, 0, error);
+    *over_out = st == PSC_OK;
+    return st;
+}
+
+/* Asks a server how far it is, or takes its answer if that has come. */
+static psc_status_t look(psw_making_t *making, bool *over_out, psc_error_t *error)
+{
+    embps_client_t *client = making->client;
+    psp_message_t message = {.kind = PSP_CHECKPOINT, .u.checkpoint = making->step};
+    bool moved;
+    psc_status_t st = PSC_OK;
+    if (making->request == NULL) {
+        message.u.checkpoint.step = PSP_CHECKPOINT_LOOK;
+        st = psw_client_ask(client, &message, making->server, making->server + 1, &making->request,
+                            error);
+    }
+    if (st == PSC_OK)
+        st = psw_driver_step(&client->driver, &moved, error);
+    if (st != PSC_OK || !psw_request_done(making->request))
+        return st;
+    const bool done = making->request->checkpoint.over;
+    psw_request_t *request = making->request;
+    making->request = NULL;
+    st = psw_client_finish(client, request, error);
+    return st == PSC_OK && done ? go_on(making, over_out, error) : st;
+}
+
+psc_status_t psw_making_step(psw_making_t *making, bool *over_out, psc_error_t *error)
+{
+    embps_client_t *client = making->client;
+    *over_out = false;
+    const psc_status_t st = look(making, over_out, error);
+    if (st != PSC_OK) {
+        psw_core_release(client->driver.core, making->request);
+        making->request = NULL;
+        give_up(client, &making->step);
+    }
+    if (st != PSC_OK || *over_out)
+        making->client = NULL;
+    return st;
+}
+
+psc_status_t psw_making_wait(psw_making_t *making, psc_error_t *error)
+{
+    bool over = making->client == NULL;
+    psc_status_t st = PSC_OK;
+    while (st == PSC_OK && !over) {
+        st = psw_making_step(making, &over, error);
+        if (st == PSC_OK && !over && making->request == NULL)
+            psc_clock_sleep_us(LOOK_US);
+        else if (st == PSC_OK && !over)
+            st = psw_driver_pause(&making->client->driver, UINT64_MAX, error);
+    }
+    return st;
+}
+
+/* ---- what is kept with one ---- */
 
 static psc_status_t read_state(embps_client_t *client, const char *name, uint8_t *state_out,
                                size_t room, psp_checkpoint_reply_t *reply, psc_error_t *error)

@@ -4,6 +4,7 @@
  * that stay meanwhile: test_started_again.c.
  */
 #include "embps.h"
+#include "worker/checkpoint_making.h"
 
 #include "common/clock.h"
 #include "proto/saved_folder.h"
@@ -424,6 +425,80 @@ static void checkpoints_without_a_state_push_out_none_that_has_one(void **state)
     test_scratch_destroy(folder);
 }
 
+/* Pushes of the clients' own go on meanwhile, and are not in it. */
+static void a_client_goes_on_while_its_checkpoint_is_made(void **state)
+{
+    (void)state;
+    static image_t then, seen;
+    const uint64_t key = test_random_start().key;
+    for (uint32_t n_servers = 1; n_servers <= 3; n_servers += 2) {
+        char *folder = test_scratch_create(), checkpoints[256], byte = '\0';
+        char found[EMBPS_CHECKPOINT_NAME_BYTES];
+        embps_table_t *tables[N_TABLES];
+        psw_making_t making;
+        psc_error_t fault = PSC_ERROR_INIT;
+        bool over = false;
+        size_t n = 0;
+        unsigned round = 10;
+        (void)test_path(checkpoints, sizeof checkpoints, folder, "saved");
+        stay_t stay = begin_stay(checkpoints, "auto", n_servers);
+        open_tables(stay.client, tables);
+        run_rounds(stay.client, tables, key, 0, round);
+        look(tables, &then);
+        if (psw_making_begin(stay.client, true, "s", 1, &making, &fault) != PSC_OK)
+            fail_msg("%s", fault.message);
+        while (!over) {
+            run_rounds(stay.client, tables, key, round, round + 1);
+            round++;
+            if (psw_making_step(&making, &over, &fault) != PSC_OK)
+                fail_msg("%s", fault.message);
+        }
+        assert_null(making.client);
+        assert_stands_at(stay.client, "checkpoint-0000000001", 's');
+        if (psw_making_begin(stay.client, false, NULL, 0, &making, &fault) != PSC_OK ||
+            psw_making_wait(&making, &fault) != PSC_OK ||
+            psw_making_wait(&making, &fault) != PSC_OK)
+            fail_msg("%s", fault.message);
+        assert_stands_at(stay.client, "checkpoint-0000000002", '\0');
+        end_stay(&stay);
+
+        stay = begin_stay(checkpoints, "checkpoint-0000000001", n_servers);
+        open_tables(stay.client, tables);
+        look(tables, &seen);
+        assert_same(&seen, &then);
+        ok(embps_checkpoint_state(stay.client, NULL, &byte, 1, &n, found, &error));
+        assert_int_equal(byte, 's');
+        end_stay(&stay);
+        test_scratch_destroy(folder);
+    }
+}
+
+static void one_that_fails_while_the_client_goes_on_is_given_up(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create(), checkpoints[256], partial[300], blocked[400];
+    psw_making_t making;
+    psc_error_t fault = PSC_ERROR_INIT;
+    (void)test_path(checkpoints, sizeof checkpoints, folder, "saved");
+    stay_t stay = begin_stay(checkpoints, "auto", 2);
+    /* A file where the second server's part should be. */
+    (void)test_path(partial, sizeof partial, checkpoints, "checkpoint-0000000001.partial");
+    assert_int_equal(mkdir(partial, 0777), 0);
+    (void)test_path(blocked, sizeof blocked, partial, "server-1");
+    FILE *file = fopen(blocked, "w");
+    assert_non_null(file);
+    (void)fclose(file);
+    assert_int_equal(psw_making_begin(stay.client, false, "x", 1, &making, &fault), PSC_IO);
+    assert_non_null(strstr(fault.message, "server-1"));
+    assert_null(making.client);
+    if (psw_making_begin(stay.client, false, "y", 1, &making, &fault) != PSC_OK ||
+        psw_making_wait(&making, &fault) != PSC_OK)
+        fail_msg("%s", fault.message);
+    assert_stands_at(stay.client, "checkpoint-0000000001", 'y');
+    end_stay(&stay);
+    test_scratch_destroy(folder);
+}
+
 static void servers_without_a_folder_for_checkpoints_say_so(void **state)
 {
     (void)state;
@@ -450,6 +525,8 @@ int main(void)
         cmocka_unit_test(a_checkpoint_that_one_server_cannot_write_fails_and_the_others_stay),
         cmocka_unit_test(without_a_name_the_state_is_that_of_where_the_run_stands),
         cmocka_unit_test(checkpoints_without_a_state_push_out_none_that_has_one),
+        cmocka_unit_test(a_client_goes_on_while_its_checkpoint_is_made),
+        cmocka_unit_test(one_that_fails_while_the_client_goes_on_is_given_up),
         cmocka_unit_test(servers_without_a_folder_for_checkpoints_say_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
