@@ -142,6 +142,7 @@ COVERED_BY = [
     ("worker/train/run_local.c", "tests/unit/worker/train/test_trainer.c", "threads"),
     ("worker/train/run_mpi.c", "tests/cluster/test_train.sh", "ranks"),
     ("worker/train/train_setup.c", "tests/unit/worker/train/test_trainer.c", "what a run begins with"),
+    ("worker/train/train_checkpoint.c", "tests/cluster/test_resume.sh", "needs a job"),
     ("worker/train/vocab_file.c", "tests/unit/worker/train/test_vocab.c", "files of vocab.c"),
     ("worker/train/word_counter.c", "tests/unit/worker/train/test_vocab.c", "counts of vocab.c"),
     ("worker/vectors/", "tests/unit/worker/vectors/test_vectors_file.c", "writer against reader"),

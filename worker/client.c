@@ -267,6 +267,21 @@ uint32_t embps_server_count(const embps_client_t *client)
     return psw_core_n_servers(client->driver.core);
 }
 
+psc_status_t psw_client_state(const embps_client_t *client, psc_error_t *error)
+{
+    return psw_core_state(client->driver.core, error);
+}
+
+const char *psw_client_resumed(const embps_client_t *client)
+{
+    return psw_core_resumed(client->driver.core);
+}
+
+void psw_table_count_pushes(embps_table_t *table, uint64_t n)
+{
+    table->pushes = (uint32_t)n;
+}
+
 uint64_t embps_cluster(const embps_client_t *client)
 {
     return psw_core_cluster(client->driver.core);

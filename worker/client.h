@@ -23,6 +23,16 @@ int psw_error_export(const psc_error_t *from, embps_error_t *to);
 PSC_MUST_CHECK psc_status_t psw_client_barrier(embps_client_t *client,
                                                psp_barrier_reply_t *reply_out, psc_error_t *error);
 
+/* PSC_OK, or what ended the client (error filled): no later call can do anything. */
+psc_status_t psw_client_state(const embps_client_t *client, psc_error_t *error);
+
+/* The checkpoint that the servers have gone on from, "": none. Borrowed. */
+const char *psw_client_resumed(const embps_client_t *client);
+
+/* Pushes of the table are counted from n on: the random bits that round what is pushed, in formats
+ * other than float32, follow that count. */
+void psw_table_count_pushes(embps_table_t *table, uint64_t n);
+
 /*
  * embps_clock in two parts: the clock ends at the start, behind all that was issued before; how far
  * all workers are is known at the finish, which may come any time later. At staleness 0 the start

@@ -50,8 +50,8 @@ static psc_status_t check_own(const ps_saver_t *saver, const ps_session_t *sessi
                               const psp_checkpoint_t *asked, psc_error_t *error)
 {
     const bool early = saver->phase == PS_SAVER_CUTTING || saver->phase == PS_SAVER_WRITING;
-    const bool fits = saver->phase == PS_SAVER_SAVED ||
-                      (early && asked->step == PSP_CHECKPOINT_ABANDON);
+    const bool fits =
+        saver->phase == PS_SAVER_SAVED || (early && asked->step == PSP_CHECKPOINT_ABANDON);
     if (!fits || saver->session != session->id || strcmp(saver->name, asked->name) != 0)
         return unknown(asked, error);
     return PSC_OK;

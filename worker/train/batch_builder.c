@@ -41,6 +41,7 @@ struct psw_builder {
     stamp_t *input_stamps, *output_stamps; /* [vocabulary] */
     uint32_t batch;                        /* number of the batch that is being built */
     uint32_t epoch;
+    bool skips;        /* windows are counted, and not made */
     uint64_t position; /* of the next word */
     uint64_t stream;   /* of random numbers of this epoch */
     uint64_t draws;    /* K */
@@ -187,6 +188,10 @@ static void end_sentence(psw_builder_t *builder, psw_train_batch_t *batch)
     builder->n_kept = 0;
     if (n < 2)
         return;
+    if (builder->skips) {
+        batch->n_windows += n;
+        return;
+    }
     for (uint32_t i = 0; i < n; i++)
         batch->words[base + i] =
             slot_of(builder, builder->input_stamps, &batch->input_rows, builder->kept[i].id);
@@ -293,4 +298,16 @@ psc_status_t psw_builder_next(psw_builder_t *builder, psw_train_batch_t *batch, 
         if (batch->raw_words >= options->batch_words)
             return PSC_OK;
     }
+}
+
+psc_status_t psw_builder_skip(psw_builder_t *builder, uint64_t *words_out, uint64_t *windows_out,
+                              bool *more_out, psc_error_t *error)
+{
+    psw_train_batch_t batch = {0};
+    builder->skips = true;
+    const psc_status_t st = psw_builder_next(builder, &batch, more_out, error);
+    builder->skips = false;
+    *words_out = batch.raw_words;
+    *windows_out = batch.n_windows;
+    return st;
 }

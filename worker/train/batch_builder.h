@@ -91,4 +91,13 @@ void psw_train_batch_destroy(psw_train_batch_t *batch);
 PSC_MUST_CHECK psc_status_t psw_builder_next(psw_builder_t *builder, psw_train_batch_t *batch,
                                              bool *more_out, psc_error_t *error);
 
+/*
+ * Passes over the next batch, as if it had been trained: the one after it is what it would be then.
+ * *words_out: of the text. Much quicker than psw_builder_next.
+ * Errors: as psw_builder_next.
+ */
+PSC_MUST_CHECK psc_status_t psw_builder_skip(psw_builder_t *builder, uint64_t *words_out,
+                                             uint64_t *windows_out, bool *more_out,
+                                             psc_error_t *error);
+
 #endif

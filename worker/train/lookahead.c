@@ -69,6 +69,15 @@ psc_status_t psw_lookahead_next(psw_lookahead_t *ahead, psw_train_batch_t **batc
     return PSC_OK;
 }
 
+psc_status_t psw_lookahead_announce_again(psw_lookahead_t *ahead, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    for (uint64_t i = ahead->n_given + 1; st == PSC_OK && i < ahead->n_built; i++)
+        st = ahead->announce(ahead->context, ahead->batches[i % ahead->n_batches],
+                             (uint32_t)(i - ahead->n_given), error);
+    return st;
+}
+
 const psw_train_batch_t *psw_lookahead_sample(const psw_lookahead_t *ahead)
 {
     return ahead->batches[0];

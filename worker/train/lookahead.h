@@ -34,6 +34,11 @@ PSC_MUST_CHECK psc_status_t psw_lookahead_next(psw_lookahead_t *ahead,
                                                psw_train_batch_t **batch_out, bool *more_out,
                                                psc_error_t *error);
 
+/* Tells again of the batches that have been built and are not due next, as if they were built now,
+ * by a lookahead that begins with the one that is. Errors: those of announce. */
+PSC_MUST_CHECK psc_status_t psw_lookahead_announce_again(psw_lookahead_t *ahead,
+                                                         psc_error_t *error);
+
 /* A batch for its capacities. Borrowed. */
 const psw_train_batch_t *psw_lookahead_sample(const psw_lookahead_t *ahead);
 

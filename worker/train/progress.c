@@ -94,6 +94,12 @@ psc_status_t psw_progress_create(const psw_progress_options_t *options,
     return PSC_OK;
 }
 
+/* What was trained before a time of this run, when it was so many words. */
+static uint64_t before_this(const psw_train_counts_t *counts, uint64_t words)
+{
+    return words > counts->resumed_words ? words : counts->resumed_words;
+}
+
 static figures_t figure(const psw_progress_t *progress, const track_t *since,
                         const psw_train_counts_t *counts, uint64_t now_us)
 {
@@ -102,11 +108,12 @@ static figures_t figure(const psw_progress_t *progress, const track_t *since,
     double inverse = seconds > 0 ? 1 / seconds : 0;
     uint64_t pairs = counts->loss_pairs - last->loss_pairs;
     uint64_t all = progress->options.words;
+    uint64_t before = before_this(counts, last->total_words);
     uint64_t done = counts->total_words < all ? counts->total_words : all;
     return (figures_t){
         .time_s = (double)(now_us - progress->options.now_us) * 1e-6,
         .done = all > 0 ? (double)done / (double)all : 1,
-        .words_per_s = (double)(counts->total_words - last->total_words) * inverse,
+        .words_per_s = (double)(counts->total_words - before) * inverse,
         .rate = counts->rate,
         .loss = pairs > 0 ? (counts->loss - last->loss) / (double)pairs : 0,
         .rows_per_s = (double)(counts->rows - last->rows) * inverse,
@@ -161,9 +168,10 @@ static void log_line(psw_progress_t *progress, const char *event, const psw_trai
 static void take_speed(psw_progress_t *progress, const psw_train_counts_t *counts, uint64_t now_us)
 {
     double seconds = (double)(now_us - progress->speed_us) * 1e-6;
-    if (seconds < 0.2 || counts->total_words < progress->speed_words)
+    uint64_t before = before_this(counts, progress->speed_words);
+    if (seconds < 0.2 || counts->total_words < before)
         return;
-    double speed = (double)(counts->total_words - progress->speed_words) / seconds;
+    double speed = (double)(counts->total_words - before) / seconds;
     double weight = progress->speed > 0 ? seconds / (seconds + SPEED_S) : 1;
     progress->speed += weight * (speed - progress->speed);
     progress->speed_us = now_us;
@@ -209,7 +217,7 @@ psc_status_t psw_progress_finish(psw_progress_t *progress, const psw_train_count
     figures_t now = figure(progress, &whole, counts, now_us);
     if (progress->options.stream != NULL) {
         char words[PSW_FORMAT_SIZE], speed[PSW_FORMAT_SIZE], time[PSW_FORMAT_SIZE];
-        psw_format_number((double)counts->total_words, words);
+        psw_format_number((double)(counts->total_words - counts->resumed_words), words);
         psw_format_number(now.words_per_s, speed);
         psw_format_duration(now.time_s, time);
         (void)fprintf(progress->options.stream,

@@ -18,6 +18,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/process.h"
 #include "common/run_status.h"
@@ -51,7 +52,7 @@ typedef struct run {
 
 /* What workers tell each other, to see that they read the same. */
 typedef struct findings {
-    uint64_t corpus_bytes, words, long_words, fingerprint;
+    uint64_t corpus_bytes, words, long_words, hash, fingerprint;
 } findings_t;
 
 /* All ranks that fail for one reason before the start: one prints, all record. */
@@ -96,7 +97,7 @@ static psc_status_t gather(void *context, const void *bytes, size_t size, char *
     return psp_mpi_job_gather(context, bytes, size, bytes_out, sizes_out, error);
 }
 
-/* Exchanges own findings; sums of all in *sum_out. Errors: MISMATCH. */
+/* Exchanges own findings; sums of all, and a hash of theirs, in *sum_out. Errors: MISMATCH. */
 static psc_status_t compare(run_t *run, const findings_t *own, findings_t *sum_out,
                             psc_error_t *error)
 {
@@ -115,6 +116,7 @@ static psc_status_t compare(run_t *run, const findings_t *own, findings_t *sum_o
         memcpy(&other, bytes + i * sizeof other, sizeof other);
         sum.words += other.words;
         sum.long_words += other.long_words;
+        sum.hash = psc_mix64(sum.hash ^ other.hash);
         if (other.corpus_bytes != own->corpus_bytes)
             st = psc_error_set(error, PSC_MISMATCH,
                                "the corpus has %" PRIu64 " bytes at worker %u and %" PRIu64
@@ -156,11 +158,13 @@ static psc_status_t prepare(run_t *run, const psw_train_options_t *options, psc_
         return error->code;
     own = (findings_t){.corpus_bytes = psw_corpus_bytes(run->setup.corpus),
                        .words = run->part.words,
-                       .long_words = run->part.long_words};
+                       .long_words = run->part.long_words,
+                       .hash = run->part.hash};
     (void)!compare(run, &own, &sum, error);
     if (psp_mpi_job_agree(run->job, error, &reporter) != PSC_OK)
         return error->code;
     psw_counter_t *all = NULL;
+    run->setup.corpus_hash = sum.hash;
     if (run->counter != NULL)
         (void)!psw_vocab_gather(run->counter, run->n, gather, run->job, &all, error);
     if (error->code == PSC_OK)

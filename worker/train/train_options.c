@@ -50,6 +50,7 @@ enum {
     OPTION_PREFETCH,
     OPTION_CACHE,
     OPTION_FLUSH,
+    OPTION_CHECKPOINT_BATCHES,
     OPTION_TIMEOUT,
     N_OPTIONS
 };
@@ -267,6 +268,18 @@ static const psc_option_t template[N_OPTIONS] = {
                       .help = "With --cache: changes of a kept word are sent once in N batches; "
                               "of words that every batch changes, four times as often. At the "
                               "start, when steps are large, more often too."},
+    [OPTION_CHECKPOINT_BATCHES] =
+        {.name = "checkpoint-batches",
+         .argument = "N",
+         .type = PSC_OPTION_U64,
+         .offset = FIELD(checkpoint_batches),
+         .min = 0,
+         .max = COUNT_MAX,
+         .default_value = "0",
+         .help = "Have the servers make a checkpoint each time every worker has trained N batches, "
+                 "with how far the training is (embps-server --checkpoints DIR). The same command "
+                 "line goes on from the newest: in one worker, and in any number with --staleness "
+                 "0, to the last bit as if nothing had been. 0: none."},
     [OPTION_TIMEOUT] = {.name = "timeout",
                         .argument = "SECONDS",
                         .type = PSC_OPTION_DOUBLE,
@@ -418,6 +431,9 @@ static psc_status_t check(psw_train_options_t *options, const bool *given, psc_e
     if (!options->local && given[OPTION_MEMORY])
         return refuse(error, "--memory has no effect without --local: the servers keep the rows "
                              "(embps-server --memory BYTES)");
+    if (options->local && options->checkpoint_batches != 0)
+        return refuse(error, "--checkpoint-batches has no effect with --local: servers make "
+                             "checkpoints (embps-server --checkpoints DIR)");
     if (given[OPTION_FLUSH] && options->cache == 0)
         return refuse(error, "--flush has no effect without --cache BYTES");
     if (options->cache != 0 && options->cache < 64 << 10)

@@ -25,12 +25,13 @@ typedef struct psw_train_options {
     const char *direct; /* "off" or "auto" */
     bool reads_direct;  /* it is "auto" */
     uint64_t dim, window, negative, min_count, epochs, seed;
-    uint64_t batch_words; /* 0: by the number of workers */
-    uint64_t prefetch;    /* batches announced ahead */
-    uint64_t threads;     /* local only; 0: one for each core */
-    uint64_t memory;      /* local only; bytes */
-    uint64_t cache;       /* of each worker; bytes; 0: none */
-    uint64_t flush;       /* clocks */
+    uint64_t batch_words;        /* 0: by the number of workers */
+    uint64_t prefetch;           /* batches announced ahead */
+    uint64_t threads;            /* local only; 0: one for each core */
+    uint64_t memory;             /* local only; bytes */
+    uint64_t cache;              /* of each worker; bytes; 0: none */
+    uint64_t flush;              /* clocks */
+    uint64_t checkpoint_batches; /* 0: no checkpoints */
     double sample, alpha;
     double timeout_s;          /* of servers; 0: none */
     bool plain;                /* form is "plain" */

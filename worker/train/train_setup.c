@@ -11,12 +11,15 @@
 
 #include "common/file.h"
 #include "common/log.h"
+#include "worker/client.h"
 #include "worker/programs/client_error.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <sys/stat.h>
+#include <xxhash.h>
 
 #define BATCH_WORDS_OF_ALL 20000u
 #define BATCH_WORDS_LEAST 1000u
@@ -85,6 +88,7 @@ psc_status_t psw_setup_count(const psw_setup_t *setup, uint32_t worker, uint32_t
                 break;
             }
         }
+        part.hash = XXH3_64bits_withSeed(token.bytes, token.size, part.hash);
         if (counter != NULL &&
             (st = psw_counter_add(counter, token.bytes, token.size, 1, error)) != PSC_OK)
             break;
@@ -190,6 +194,82 @@ static psc_status_t open_tables(const psw_train_options_t *options, embps_client
     return psw_tables_open(client, &tables, tables_out, error);
 }
 
+/* What decides the bits of a training, beside its rows. */
+static void describe(const psw_setup_t *setup, uint32_t n_workers, psw_facts_t *facts)
+{
+    const psw_train_options_t *options = setup->options;
+    *facts = (psw_facts_t){.n = 0};
+    psw_facts_add(facts, "model", "%s", options->model->name);
+    psw_facts_add(facts, "--form", "%s", options->plain ? "plain" : "matrix");
+    psw_facts_add(facts, "--dim", "%" PRIu64, options->dim);
+    psw_facts_add(facts, "--precision", "%s", options->precision);
+    psw_facts_add(facts, "--wire", "pull=%s,push=%s", psp_row_format(options->pull_format)->name,
+                  psp_row_format(options->push_format)->name);
+    psw_facts_add(facts, "--window", "%" PRIu64, options->window);
+    psw_facts_add(facts, "--negative", "%" PRIu64, options->negative);
+    psw_facts_add(facts, "--sample", "%.17g", options->sample);
+    psw_facts_add(facts, "--min-count", "%" PRIu64, options->min_count);
+    psw_facts_add(facts, "--epochs", "%" PRIu64, options->epochs);
+    psw_facts_add(facts, "--alpha", "%.17g", options->alpha);
+    psw_facts_add(facts, "--seed", "%" PRIu64, options->seed);
+    psw_facts_add(facts, "--staleness", "%s", options->staleness);
+    psw_facts_add(facts, "workers", "%" PRIu32, n_workers);
+    psw_facts_add(facts, "--batch-words", "%" PRIu32, batch_words_for(options, n_workers));
+    if (options->staleness_clocks != 0) { /* else nothing depends on them */
+        psw_facts_add(facts, "--checkpoint-batches", "%" PRIu64, options->checkpoint_batches);
+        psw_facts_add(facts, "--cache", "%" PRIu64, options->cache);
+        psw_facts_add(facts, "--flush", "%" PRIu64, options->flush);
+        psw_facts_add(facts, "--prefetch", "%" PRIu64, options->prefetch);
+    }
+    psw_facts_add(facts, "words of the corpus", "%" PRIu64, setup->corpus_words);
+    psw_facts_add(facts, "the text with hash", "%016" PRIx64, setup->corpus_hash);
+    psw_facts_add(facts, "the vocabulary with hash", "%016" PRIx64,
+                  psw_vocab_fingerprint(setup->vocab));
+}
+
+/* Where the checkpoint is that the servers go on from; at the begin without one. */
+static psc_status_t find_position(const psw_setup_t *setup, embps_client_t *client,
+                                  const psw_facts_t *facts, psw_position_t *position_out,
+                                  psc_error_t *error)
+{
+    char state[PSW_POSITION_BYTES];
+    size_t n = 0;
+    embps_error_t what;
+    const char *checkpoint = psw_client_resumed(client);
+    *position_out = (psw_position_t){.batches = 0};
+    if (checkpoint[0] == '\0')
+        return PSC_OK;
+    if (embps_checkpoint_state(client, checkpoint, state, sizeof state, &n, NULL, &what) != 0)
+        return psw_error_import(&what, error);
+    if (n != 0)
+        return psw_position_read(state, n, checkpoint, facts, position_out, error);
+    if (setup->options->checkpoint_batches == 0)
+        return PSC_OK; /* tables to begin with */
+    return psc_error_set(error, PSC_MISMATCH,
+                         "checkpoint %s has the tables, but not how far the training was: "
+                         "embps-server --resume with the name of another one, or none",
+                         checkpoint);
+}
+
+/* Passes over the batches that were trained before. */
+static psc_status_t skip(psw_builder_t *builder, const psw_position_t *position,
+                         const psw_trainer_options_t *how, psw_train_counts_t *counts,
+                         psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    bool more = true;
+    for (uint64_t i = 0; st == PSC_OK && more && i < position->batches; i++) {
+        uint64_t words = 0, windows = 0;
+        st = psw_trainer_look_for_stop(how, error);
+        if (st == PSC_OK)
+            st = psw_builder_skip(builder, &words, &windows, &more, error);
+        counts->words += words;
+        counts->windows += windows;
+    }
+    counts->total_words = counts->resumed_words = position->words;
+    return st;
+}
+
 psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, uint32_t worker,
                              const psw_part_t *part, psw_stop_t *stop, bool polls_signals,
                              psw_report_fn report, void *report_context, psw_tables_t *tables_out,
@@ -198,8 +278,13 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
     const psw_train_options_t *options = setup->options;
     psw_reader_t *reader = NULL;
     psw_builder_t *builder = NULL;
+    psw_facts_t facts;
+    psw_position_t position = {.batches = 0};
     embps_set_timeout(client, (uint32_t)ceil(options->timeout_s * 1000));
-    psc_status_t st = open_tables(options, client, tables_out, error);
+    describe(setup, embps_worker_count(client), &facts);
+    psc_status_t st = find_position(setup, client, &facts, &position, error);
+    if (st == PSC_OK)
+        st = open_tables(options, client, tables_out, error);
     if (st == PSC_OK)
         st = psw_reader_create(setup->corpus, part->begin, part->end, &reader, error);
     if (st == PSC_OK) {
@@ -231,11 +316,22 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
                                      .staleness = options->staleness_clocks,
                                      .cache_bytes = options->cache,
                                      .flush = (uint32_t)options->flush,
+                                     .checkpoint_batches = options->checkpoint_batches,
+                                     .first_batch = position.batches,
+                                     .facts = &facts,
                                      .stop = stop,
                                      .polls_signals = polls_signals,
                                      .report = report,
                                      .report_context = report_context};
-        st = psw_trainer_run(&how, counts_out, error);
+        if (position.batches != 0 && report != NULL && !options->quiet)
+            (void)fprintf(stderr,
+                          "goes on from %s: %" PRIu64 " batches of each worker, %" PRIu64
+                          " of %" PRIu64 " words\n",
+                          psw_client_resumed(client), position.batches, position.words,
+                          setup->corpus_words * options->epochs);
+        st = skip(builder, &position, &how, &how.counts, error);
+        if (st == PSC_OK)
+            st = psw_trainer_run(&how, counts_out, error);
     }
     psw_builder_destroy(builder);
     psw_reader_destroy(reader);

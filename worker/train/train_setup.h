@@ -19,6 +19,7 @@ typedef struct psw_setup {
     psw_vocab_t *vocab;
     psw_sampler_t sampler;
     uint64_t corpus_words; /* of all workers' parts */
+    uint64_t corpus_hash;  /* of all workers' parts, in their order; set by who knows them all */
 } psw_setup_t;
 
 /* What a worker found in its part of the corpus. */
@@ -26,6 +27,7 @@ typedef struct psw_part {
     uint64_t begin, end; /* bytes */
     uint64_t words;
     uint64_t long_words; /* skipped */
+    uint64_t hash;       /* of the words in their order */
 } psw_part_t;
 
 /*
@@ -57,8 +59,9 @@ PSC_MUST_CHECK psc_status_t psw_setup_finish(psw_setup_t *setup, const psw_count
                                              psc_error_t *error);
 
 /*
- * One worker's whole training on a connected client: opens the tables, runs the trainer over part.
- * report: NULL for workers that show nothing. Errors: as psw_trainer_run.
+ * One worker's whole training on a connected client: opens the tables, runs the trainer over part,
+ * from where the checkpoint is that the servers go on from, if it says so. report: NULL for workers
+ * that show nothing. Errors: as psw_trainer_run; those of psw_position_read.
  */
 PSC_MUST_CHECK psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client,
                                             uint32_t worker, const psw_part_t *part,

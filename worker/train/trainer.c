@@ -22,6 +22,14 @@
  * With a cache (--cache) pulls and pushes are the same: a pull that the cache serves shows what was
  * pushed before it, accumulated or sent, so the deltas of the batch before are still to be added.
  *
+ * A checkpoint (--checkpoint-batches) is made between two batches: nothing is under way then, the
+ * cache has sent what it had and begins anew, and the next batch begins as the first one of a run
+ * does that goes on from there. So such a run has the same bits, where those of an undisturbed one
+ * do not depend on who comes first. Worker 0 has the servers cut, and goes on while they write. In
+ * step nobody else need know of it: a server cuts when it has applied the clock, and cannot apply
+ * the next one before worker 0 has ended it. Else workers meet there: each ends one more clock,
+ * which worker 0 does when all servers have cut, and all wait for that one.
+ *
  * After its last batch a worker ends its last clock: nobody waits for one whose share was smaller.
  *
  * Messages move only inside calls of the client, so the loop over windows steps the client every
@@ -41,6 +49,7 @@
 #include "worker/client.h"
 #include "worker/programs/client_error.h"
 #include "worker/train/lookahead.h"
+#include "worker/train/train_checkpoint.h"
 
 #include <string.h>
 
@@ -75,6 +84,8 @@ typedef struct trainer {
     psw_model_fn train;
     psw_train_counts_t counts;
     uint64_t pushed_words; /* of batches whose push was started */
+    uint64_t done;         /* batches that were trained, those of former runs too */
+    psw_train_checkpoint_t checkpoint;
 } trainer_t;
 
 /* Context of the filler of a push. */
@@ -164,7 +175,12 @@ static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t
                                  psc_error_t *error)
 {
     size_t max_inputs = (size_t)2 * options->window, max_outputs = (size_t)options->negative + 1;
-    *trainer = (trainer_t){.options = options, .dim = options->dim};
+    *trainer = (trainer_t){.options = options,
+                           .dim = options->dim,
+                           .counts = options->counts,
+                           .pushed_words = options->counts.words,
+                           .done = options->first_batch,
+                           .checkpoint = {.client = options->client, .facts = options->facts}};
     trainer->stride = (trainer->dim + 15) / 16 * 16;
     trainer->train = options->plain ? options->model->plain : options->model->matrix;
     psc_status_t st =
@@ -378,14 +394,24 @@ static void report(trainer_t *trainer)
     }
 }
 
+/* At first servers do not know what every worker had trained before. */
+static void see_words(psw_train_counts_t *counts)
+{
+    if (counts->total_words < counts->resumed_words)
+        counts->total_words = counts->resumed_words;
+}
+
 /* Takes the answers to the end of the clock before, if there was one. error: or NULL. */
 static psc_status_t finish_clock(trainer_t *trainer, psc_error_t *error)
 {
     embps_request_t *ended = trainer->ended;
     trainer->ended = NULL;
-    return ended != NULL ? psw_client_clock_finish(trainer->options->client, ended,
-                                                   &trainer->counts.total_words, error)
-                         : PSC_OK;
+    if (ended == NULL)
+        return PSC_OK;
+    psc_status_t st = psw_client_clock_finish(trainer->options->client, ended,
+                                              &trainer->counts.total_words, error);
+    see_words(&trainer->counts);
+    return st;
 }
 
 /* Ends a clock; all pushes of it were answered. Nobody waits for the answers to that: how far all
@@ -414,6 +440,7 @@ static psc_status_t end_clock(trainer_t *trainer, bool last, psc_error_t *error)
                       : embps_clock(options->client, trainer->pushed_words, total, &what);
     if (failed != 0)
         return psw_error_import(&what, error);
+    see_words(&trainer->counts);
     report(trainer);
     return PSC_OK;
 }
@@ -445,13 +472,83 @@ static psc_status_t start_pushes(trainer_t *trainer, const flight_t *flight, psc
     return st;
 }
 
-static psc_status_t look_for_stop(const psw_trainer_options_t *options, psc_error_t *error)
+psc_status_t psw_trainer_look_for_stop(const psw_trainer_options_t *options, psc_error_t *error)
 {
     if (options->polls_signals)
         psw_stop_poll(options->stop);
     return psw_stop_requested(options->stop)
                ? psc_error_set(error, PSC_INTERRUPTED, "stopped by a signal")
                : PSC_OK;
+}
+
+/* ---- checkpoints ---- */
+
+/* All servers cut here. */
+static psc_status_t cut(trainer_t *trainer, psc_error_t *error)
+{
+    const psw_position_t position = {.batches = trainer->done,
+                                     .words = trainer->counts.total_words};
+    return psw_train_checkpoint_cut(&trainer->checkpoint, &position, error);
+}
+
+static bool is_due(const trainer_t *trainer, uint64_t done)
+{
+    const uint64_t every = trainer->options->checkpoint_batches;
+    return every != 0 && done % every == 0;
+}
+
+/* Whoever has the same count pushes the same bits. */
+static void count_pushes(const trainer_t *trainer)
+{
+    psw_table_count_pushes(trainer->options->tables.in, trainer->done);
+    psw_table_count_pushes(trainer->options->tables.out, trainer->done);
+}
+
+/* How long deltas stay in the cache in the batch after `batch`: see flush_due. */
+static void set_flush(const trainer_t *trainer, uint64_t batch)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    const uint64_t reached = 1 + batch / WARM_UP;
+    embps_set_flush(options->client, reached < options->flush ? (uint32_t)reached : options->flush);
+}
+
+/* Ends a clock, and waits until all have ended it. */
+static psc_status_t wait_for_all(trainer_t *trainer, psc_error_t *error)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    const uint64_t id = 0;
+    embps_error_t what;
+    psc_status_t st = end_clock(trainer, false, error);
+    if (st != PSC_OK)
+        return st;
+    return embps_pull(options->tables.in, &id, 1, trainer->flights[0].in.base, &what) == 0
+               ? PSC_OK
+               : psw_error_import(&what, error);
+}
+
+/* Between two batches, where workers are not in step. */
+static psc_status_t meet(trainer_t *trainer, psc_error_t *error)
+{
+    const psw_trainer_options_t *options = trainer->options;
+    embps_error_t what;
+    psc_status_t st = wait_for_pushes(trainer, error);
+    if (st == PSC_OK)
+        st = finish_clock(trainer, error);
+    if (st == PSC_OK && embps_set_cache(options->client, options->cache_bytes, &what) != 0)
+        st = psw_error_import(&what, error);
+    if (st != PSC_OK)
+        return st;
+    const bool alone = embps_worker_count(options->client) == 1;
+    embps_set_staleness(options->client, 0);
+    if (!alone)
+        st = end_clock(trainer, false, error);
+    if (st == PSC_OK)
+        st = cut(trainer, error);
+    if (st == PSC_OK && !alone)
+        st = wait_for_all(trainer, error);
+    embps_set_staleness(options->client, options->staleness);
+    count_pushes(trainer);
+    return st == PSC_OK ? psw_lookahead_announce_again(trainer->ahead, error) : st;
 }
 
 /* Batch after batch, each in step with the other workers. */
@@ -461,7 +558,7 @@ static psc_status_t run_in_step(trainer_t *trainer, psc_error_t *error)
     psc_status_t st = build(trainer, &trainer->flights[0], &more, error);
     for (size_t t = 0; st == PSC_OK && more; t++) {
         flight_t *flight = &trainer->flights[t & 1], *next = &trainer->flights[(t + 1) & 1];
-        st = look_for_stop(trainer->options, error);
+        st = psw_trainer_look_for_stop(trainer->options, error);
         if (st == PSC_OK)
             st = start_pulls(trainer, flight, error);
         if (st == PSC_OK)
@@ -476,6 +573,13 @@ static psc_status_t run_in_step(trainer_t *trainer, psc_error_t *error)
             st = wait_for_pushes(trainer, error);
         if (st == PSC_OK && more)
             st = end_clock(trainer, false, error);
+        trainer->done++;
+        if (st == PSC_OK)
+            st = psw_train_checkpoint_step(&trainer->checkpoint, error);
+        if (st != PSC_OK || !more || !is_due(trainer, trainer->done))
+            continue;
+        count_pushes(trainer);
+        st = cut(trainer, error);
     }
     return st;
 }
@@ -485,12 +589,10 @@ static psc_status_t run_in_step(trainer_t *trainer, psc_error_t *error)
  * first batches are sent as they are, then the period grows by one for every WARM_UP of them: steps
  * are largest when training begins, and workers who do not see each other's then overshoot.
  */
-static psc_status_t flush_due(const trainer_t *trainer, size_t batch, psc_error_t *error)
+static psc_status_t flush_due(const trainer_t *trainer, psc_error_t *error)
 {
-    const psw_trainer_options_t *options = trainer->options;
-    const size_t reached = 1 + batch / WARM_UP;
-    const psc_status_t st = psw_flush_due(options->client, error);
-    embps_set_flush(options->client, reached < options->flush ? (uint32_t)reached : options->flush);
+    const psc_status_t st = psw_flush_due(trainer->options->client, error);
+    set_flush(trainer, trainer->done);
     return explain(trainer, st, error);
 }
 
@@ -501,13 +603,14 @@ static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
     psc_status_t st = prepare(trainer, &trainer->flights[0], &more, error);
     for (size_t t = 0; st == PSC_OK && more; t++) {
         flight_t *flight = &trainer->flights[t & 1], *next = &trainer->flights[(t + 1) & 1];
-        st = look_for_stop(trainer->options, error);
+        const bool due = is_due(trainer, trainer->done + 1);
+        st = psw_trainer_look_for_stop(trainer->options, error);
         if (st == PSC_OK)
             st = arrive(trainer, flight, before, error);
-        if (st == PSC_OK)
+        if (st == PSC_OK && !due)
             st = prepare(trainer, next, &more, error);
         if (st == PSC_OK)
-            st = train(trainer, flight, more ? next : NULL, error);
+            st = train(trainer, flight, more && !due ? next : NULL, error);
         if (st == PSC_OK)
             st = wait_for_pushes(trainer, error);
         if (st == PSC_OK)
@@ -515,8 +618,15 @@ static psc_status_t run_piped(trainer_t *trainer, psc_error_t *error)
         if (st == PSC_OK)
             st = start_pushes(trainer, flight, error);
         if (st == PSC_OK)
-            st = flush_due(trainer, t, error);
-        before = flight;
+            st = flush_due(trainer, error);
+        trainer->done++;
+        before = due ? NULL : flight;
+        if (st == PSC_OK)
+            st = psw_train_checkpoint_step(&trainer->checkpoint, error);
+        if (st == PSC_OK && due)
+            st = meet(trainer, error);
+        if (st == PSC_OK && due)
+            st = prepare(trainer, next, &more, error);
     }
     return st == PSC_OK ? wait_for_pushes(trainer, error) : st;
 }
@@ -528,9 +638,15 @@ static psc_status_t run(trainer_t *trainer, psc_error_t *error)
     embps_set_staleness(trainer->options->client, staleness);
     if (embps_set_cache(trainer->options->client, trainer->options->cache_bytes, &what) != 0)
         return psw_error_import(&what, error);
+    if (trainer->done != 0) {
+        count_pushes(trainer);
+        set_flush(trainer, trainer->done - 1);
+    }
     psc_status_t st = staleness == 0 ? run_in_step(trainer, error) : run_piped(trainer, error);
     if (st == PSC_OK)
         st = end_clock(trainer, true, error);
+    if (st == PSC_OK)
+        st = psw_train_checkpoint_finish(&trainer->checkpoint, error);
     embps_set_staleness(trainer->options->client, 0); /* to see what all have pushed */
     return st;
 }

@@ -11,6 +11,7 @@
 #include "embps.h"
 #include "worker/train/batch_builder.h"
 #include "worker/train/model.h"
+#include "worker/train/position.h"
 #include "worker/train/stop.h"
 
 #define PSW_TABLE_IN "in"
@@ -18,8 +19,9 @@
 
 /* What a worker did so far. */
 typedef struct psw_train_counts {
-    uint64_t words;       /* of the text, over all epochs, kept or not; by this worker */
-    uint64_t total_words; /* by all workers, as far as known */
+    uint64_t words;         /* of the text, over all epochs, kept or not; by this worker */
+    uint64_t total_words;   /* by all workers, as far as known */
+    uint64_t resumed_words; /* of those, before this run, which goes on from a checkpoint */
     uint64_t windows;
     uint64_t rows;       /* pulled and pushed */
     uint64_t loss_pairs; /* pairs of centre and context in the windows measured */
@@ -42,13 +44,17 @@ typedef struct psw_trainer_options {
     const psw_model_t *model;
     bool plain;
     uint32_t dim, window, negative;
-    uint32_t prefetch;    /* batches announced to the servers ahead of their pulls */
-    uint32_t staleness;   /* as embps_set_staleness */
-    size_t cache_bytes;   /* as embps_set_cache */
-    uint32_t flush;       /* as embps_set_flush, once the first steps are over */
-    psw_stop_t *stop;     /* borrowed; looked at before each batch */
-    bool polls_signals;   /* this thread also looks for signals */
-    psw_report_fn report; /* NULL: nobody listens, and no loss is measured */
+    uint32_t prefetch;           /* batches announced to the servers ahead of their pulls */
+    uint32_t staleness;          /* as embps_set_staleness */
+    size_t cache_bytes;          /* as embps_set_cache */
+    uint32_t flush;              /* as embps_set_flush, once the first steps are over */
+    uint64_t checkpoint_batches; /* 0: no checkpoints */
+    uint64_t first_batch;        /* where the builder is; so many were trained before */
+    psw_train_counts_t counts;   /* of those */
+    const psw_facts_t *facts;    /* borrowed; of checkpoints */
+    psw_stop_t *stop;            /* borrowed; looked at before each batch */
+    bool polls_signals;          /* this thread also looks for signals */
+    psw_report_fn report;        /* NULL: nobody listens, and no loss is measured */
     void *report_context;
 } psw_trainer_options_t;
 
@@ -67,11 +73,14 @@ PSC_MUST_CHECK psc_status_t psw_tables_open(embps_client_t *client,
                                             const psw_tables_options_t *options,
                                             psw_tables_t *tables_out, psc_error_t *error);
 
+/* Errors: INTERRUPTED (stop was requested). */
+PSC_MUST_CHECK psc_status_t psw_trainer_look_for_stop(const psw_trainer_options_t *options,
+                                                      psc_error_t *error);
+
 /*
- * Trains all epochs of the builder. On return nothing of this worker is under way, its last clock
- * has ended, and its pulls wait until that is so for all workers.
- * Errors: INTERRUPTED (stop was requested), those of the builder and of embps_pull and embps_push,
- * NO_MEMORY.
+ * Trains what is left of the builder's epochs. On return nothing of this worker is under way, its
+ * last clock has ended, and its pulls wait until that is so for all workers. Errors: INTERRUPTED
+ * (stop was requested), those of the builder and of embps_pull and embps_push, NO_MEMORY.
  */
 PSC_MUST_CHECK psc_status_t psw_trainer_run(const psw_trainer_options_t *options,
                                             psw_train_counts_t *counts_out, psc_error_t *error);

@@ -327,6 +327,49 @@ static void the_smallest_batches_hold_two_words_at_most(void **state)
     unmake(f);
 }
 
+/* What comes behind the first n batches, which are passed over, or built like all others. */
+static plan_t plan_behind(const fixture_t *f, uint32_t n, bool skips, bool plain)
+{
+    plan_t plan = new_plan();
+    psw_builder_options_t options = options_of(f, 300, plain);
+    psw_builder_t *builder;
+    psw_train_batch_t *batch;
+    bool more = true;
+    psw_reader_rewind(f->reader);
+    assert_int_equal(psw_builder_create(&options, &builder, NULL), PSC_OK);
+    assert_int_equal(psw_train_batch_create(builder, &batch, NULL), PSC_OK);
+    for (uint32_t i = 0; more; i++) {
+        uint64_t words = 0, windows = 0;
+        if (i < n && skips)
+            assert_int_equal(psw_builder_skip(builder, &words, &windows, &more, NULL), PSC_OK);
+        else
+            assert_int_equal(psw_builder_next(builder, batch, &more, NULL), PSC_OK);
+        assert_true(windows <= words);
+        if (more && i >= n)
+            add_batch(&plan, batch, plain);
+    }
+    psw_train_batch_destroy(batch);
+    psw_builder_destroy(builder);
+    return plan;
+}
+
+static void batches_that_are_passed_over_change_nothing_of_those_behind(void **state)
+{
+    (void)state;
+    fixture_t *f = make(seed(), LINE_MAX_WORDS);
+    for (uint32_t n = 0; n < 60; n += 1 + n / 2) { /* past the end, too */
+        plan_t built = plan_behind(f, n, false, n % 2 == 0);
+        plan_t passed = plan_behind(f, n, true, n % 2 == 0);
+        assert_int_equal(passed.n, built.n);
+        assert_memory_equal(passed.items, built.items, built.n * sizeof(uint32_t));
+        assert_int_equal(passed.n_rates, built.n_rates);
+        assert_memory_equal(passed.rates, built.rates, built.n_rates * sizeof(float));
+        free_plan(&built);
+        free_plan(&passed);
+    }
+    unmake(f);
+}
+
 static void a_share_with_other_words_than_counted_is_an_error(void **state)
 {
     (void)state;
@@ -397,6 +440,7 @@ int main(void)
         cmocka_unit_test(any_size_of_a_batch_gives_the_same_windows),
         cmocka_unit_test(one_line_without_end_is_cut_at_a_thousand_kept_words),
         cmocka_unit_test(the_smallest_batches_hold_two_words_at_most),
+        cmocka_unit_test(batches_that_are_passed_over_change_nothing_of_those_behind),
         cmocka_unit_test(a_share_with_other_words_than_counted_is_an_error),
         cmocka_unit_test(an_empty_share_has_no_batch),
         cmocka_unit_test(memory_that_runs_out_is_an_error_and_leaks_nothing),

@@ -97,6 +97,31 @@ static void anything_else_gets_plain_lines_now_and_then(void **state)
     assert_ptr_equal(strstr(text, "trained"), text); /* three seconds are below the period */
 }
 
+static void what_was_trained_before_is_no_speed_of_this_run(void **state)
+{
+    (void)state;
+    static char text[4096];
+    FILE *stream = tmpfile();
+    psw_progress_t *progress;
+    assert_non_null(stream);
+    const psw_progress_options_t options = {
+        .words = 4000, .stream = stream, .terminal = true, .now_us = 50 * SECOND};
+    assert_int_equal(psw_progress_create(&options, &progress, NULL), PSC_OK);
+    psw_train_counts_t counts = {.total_words = 3000, .resumed_words = 3000};
+    psw_progress_update(progress, &counts, 50 * SECOND + SECOND / 10);
+    counts.total_words = 3500;
+    psw_progress_update(progress, &counts, 51 * SECOND);
+    counts.total_words = 4000;
+    assert_int_equal(psw_progress_finish(progress, &counts, 52 * SECOND, NULL), PSC_OK);
+    psw_progress_destroy(progress);
+    rewind(stream);
+    text[fread(text, 1, sizeof text - 1, stream)] = '\0';
+    (void)fclose(stream);
+    assert_non_null(strstr(text, "87.5%  500 words/s"));
+    assert_non_null(strstr(text, "left 0:01"));
+    assert_non_null(strstr(text, "trained 1.00K words in 0:02 (2.0 s), 500 words/s"));
+}
+
 static void the_json_file_has_a_line_a_second_and_one_at_the_end(void **state)
 {
     (void)state;
@@ -222,6 +247,7 @@ int main(void)
         cmocka_unit_test(durations_show_hours_where_there_are_any),
         cmocka_unit_test(a_terminal_gets_one_line_that_is_written_over),
         cmocka_unit_test(anything_else_gets_plain_lines_now_and_then),
+        cmocka_unit_test(what_was_trained_before_is_no_speed_of_this_run),
         cmocka_unit_test(the_json_file_has_a_line_a_second_and_one_at_the_end),
         cmocka_unit_test(the_json_file_of_a_stopped_run_says_so),
         cmocka_unit_test(a_loss_that_is_no_number_is_null_in_the_json_file),

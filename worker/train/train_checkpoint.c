@@ -1,0 +1,59 @@
+/*
+ * Whatever fails fails the checkpoint, and is said; the training goes on, unless the client itself
+ * has come to its end. Threads: the trainer's.
+ */
+#include "worker/train/train_checkpoint.h"
+
+#include "common/log.h"
+#include "worker/client.h"
+
+#include <inttypes.h>
+
+static psc_status_t take_failure(const psw_train_checkpoint_t *checkpoint, const psc_error_t *fault,
+                                 psc_error_t *error)
+{
+    psc_status_t st = psw_client_state(checkpoint->client, error);
+    if (st == PSC_OK) /* BUSY: servers make one of their own just then */
+        psc_log(fault->code == PSC_BUSY ? PSC_LOG_INFO : PSC_LOG_WARN,
+                "a checkpoint was not made, and the training goes on: %s", fault->message);
+    return st;
+}
+
+psc_status_t psw_train_checkpoint_cut(psw_train_checkpoint_t *checkpoint,
+                                      const psw_position_t *position, psc_error_t *error)
+{
+    psc_error_t fault = PSC_ERROR_INIT;
+    size_t n;
+    if (embps_worker_rank(checkpoint->client) != 0)
+        return PSC_OK;
+    if (checkpoint->making.client != NULL) {
+        psc_log(PSC_LOG_INFO,
+                "no checkpoint at batch %" PRIu64 ": the one before is still being made",
+                position->batches);
+        return PSC_OK;
+    }
+    psc_status_t st =
+        psw_position_pack(position, checkpoint->facts, checkpoint->position, &n, &fault);
+    if (st == PSC_OK)
+        st = psw_making_begin(checkpoint->client, true, checkpoint->position, n,
+                              &checkpoint->making, &fault);
+    return st == PSC_OK ? st : take_failure(checkpoint, &fault, error);
+}
+
+psc_status_t psw_train_checkpoint_step(psw_train_checkpoint_t *checkpoint, psc_error_t *error)
+{
+    psc_error_t fault = PSC_ERROR_INIT;
+    bool over;
+    if (checkpoint->making.client == NULL ||
+        psw_making_step(&checkpoint->making, &over, &fault) == PSC_OK)
+        return PSC_OK;
+    return take_failure(checkpoint, &fault, error);
+}
+
+psc_status_t psw_train_checkpoint_finish(psw_train_checkpoint_t *checkpoint, psc_error_t *error)
+{
+    psc_error_t fault = PSC_ERROR_INIT;
+    return psw_making_wait(&checkpoint->making, &fault) == PSC_OK
+               ? PSC_OK
+               : take_failure(checkpoint, &fault, error);
+}
