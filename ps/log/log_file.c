@@ -353,7 +353,7 @@ static psc_status_t read_record(ps_log_reader_t *reader, record_head_t *head, co
         return PSC_OK;
     }
     const size_t n = (size_t)(ps_log_record_bytes(head->n) - sizeof *head);
-    st = reserve(reader, n, error);
+    st = reserve(reader, n + 1, error); /* bytes of none are somewhere too */
     if (st == PSC_OK)
         st = read_at(reader, reader->at + sizeof *head, reader->body, n, error);
     if (st != PSC_OK)

@@ -122,9 +122,9 @@ def trainer_arguments(corpus, settings, vectors, log):
 
 
 def run_embps(build, servers, workers, corpus, settings, folder, cores=None, threads=None,
-              options=()):
+              options=(), server_options=()):
     """servers 0: local, with that many threads (None: a thread for each core). options: more of the
-    trainer's."""
+    trainer's; server_options: of the servers."""
     vectors, log, tables = folder / "vectors.txt", folder / "log.json", folder / "tables"
     shutil.rmtree(tables, ignore_errors=True)
     arguments = [*trainer_arguments(corpus, settings, vectors, log), *options]
@@ -133,7 +133,8 @@ def run_embps(build, servers, workers, corpus, settings, folder, cores=None, thr
                    settings.memory, *(["--threads", threads] if threads else [])]
     else:
         command = [ROOT / "scripts" / "embps-run", "--bin-dir", build, "--servers", servers,
-                   "--workers", workers, "--data", tables, "--memory", settings.memory, "--",
+                   "--workers", workers, "--data", tables, "--memory", settings.memory,
+                   *(part for option in server_options for part in ("--server-arg", option)), "--",
                    *arguments]
     whole_s, _ = run_quietly(on_cores(command, cores))
     with open(log, encoding="utf-8") as lines:
