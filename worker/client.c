@@ -181,6 +181,23 @@ static psc_status_t take_leave(embps_client_t *client, psw_request_t *request, b
     return psw_client_finish(client, request, error);
 }
 
+/* Servers that went on from a checkpoint refuse the session, which tells what is lost. They refuse
+ * its goodbye as well, but so do those that have heard it before. */
+static psc_status_t look_back(embps_client_t *client, bool hopeless, psc_error_t *error)
+{
+    const psw_core_t *core = client->driver.core;
+    psp_message_t message = {.kind = PSP_BARRIER};
+    uint64_t relaid = psw_core_relaid(core);
+    psw_request_t *request;
+    psc_status_t st;
+    do {
+        st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, error);
+        if (st == PSC_OK)
+            st = take_leave(client, request, hopeless, error);
+    } while (psw_client_again(client, st, &relaid));
+    return st;
+}
+
 psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
 {
     psw_core_t *core = client->driver.core;
@@ -196,9 +213,13 @@ psc_status_t psw_client_goodbye(embps_client_t *client, psc_error_t *error)
             unseen = flushed;
         psp_message_t message = {.kind = PSP_GOODBYE, .u.goodbye = {.status = 0}};
         psw_request_t *request;
-        st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
-        if (st == PSC_OK)
-            st = take_leave(client, request, unseen == PSC_TIMEOUT, &what);
+        if (client->driver.renew != NULL && psw_core_has_pushed(core))
+            st = look_back(client, unseen == PSC_TIMEOUT, &what);
+        if (st == PSC_OK && psw_core_state(core, NULL) == PSC_OK) {
+            st = psw_client_ask(client, &message, 0, psw_core_n_servers(core), &request, &what);
+            if (st == PSC_OK)
+                st = take_leave(client, request, unseen == PSC_TIMEOUT, &what);
+        }
     }
     if (st == PSC_OK && psw_core_state(core, NULL) == PSC_OK)
         st = psp_transport_flush(client->driver.transport, LEAVE_US, &what);

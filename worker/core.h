@@ -204,6 +204,8 @@ typedef struct psw_stranded {
 typedef psc_status_t (*psw_strand_fn)(void *context, const psw_stranded_t *stranded,
                                       psc_error_t *error);
 
+/* Whether anything that a server acknowledged could be lost with it. */
+bool psw_core_has_pushed(const psw_core_t *core);
 /* Once there are sessions: whether all counts that had been acknowledged, as the servers have told
  * in their hellos. Errors: PEER_GONE: something does not, or nobody knows; there is no going on. */
 PSC_MUST_CHECK psc_status_t psw_core_check_counted(const psw_core_t *core, psc_error_t *error);

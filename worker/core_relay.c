@@ -201,6 +201,15 @@ static bool has_effect(const psw_strand_t *strand)
     return strand->reply_kind == PSP_PUSH_REPLY || strand->reply_kind == PSP_IMPORT_REPLY;
 }
 
+bool psw_core_has_pushed(const psw_core_t *core)
+{
+    for (uint32_t s = 0; s < core->options.n_servers; s++) {
+        if (core->servers[s].pushed != 0)
+            return true;
+    }
+    return false;
+}
+
 psc_status_t psw_core_check_counted(const psw_core_t *core, psc_error_t *error)
 {
     for (uint32_t s = 0; s < core->n_former; s++) {

@@ -207,10 +207,10 @@ EMBPS_API EMBPS_MUST_CHECK int embps_connect(const char *address,
 /* The number of the run: the same at all its servers, and never again. Not 0. */
 EMBPS_API uint64_t embps_cluster(const embps_client_t *client);
 
-/* What: waits for all outstanding requests, says goodbye to the servers and frees the client, its
- * tables and requests. Frees in any case; the code tells whether everything was acknowledged. A
- * server that cannot be reached is waited for no longer than a second if only the goodbye is open.
- * In a job of embps-run it is also recorded as how this rank ended. client NULL: no-op. */
+/* What: waits for all outstanding requests, says goodbye and frees the client, its tables and its
+ * requests, in any case. The code tells whether everything was acknowledged, and is so still
+ * (PEER_GONE: servers went back behind it). A server that is out of reach is waited for a second if
+ * only the goodbye is open. embps-run records it as how this rank ended. client NULL: no-op. */
 EMBPS_API int embps_close(embps_client_t *client, embps_error_t *error);
 
 /* What: the same after a failure: tells the servers (status: what the program will exit with),

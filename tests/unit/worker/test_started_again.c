@@ -564,6 +564,32 @@ static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **stat
     check_told(2, 1, true, "a checkpoint that has those up to");
 }
 
+/* Who has nothing more to ask is told by the end, and who has lost nothing leaves well. */
+static void who_leaves_is_told_what_is_lost(void **state)
+{
+    (void)state;
+    for (uint32_t after = 1; after <= 2; after++) {
+        char name[EMBPS_CHECKPOINT_NAME_BYTES];
+        const uint64_t id = 3;
+        const float one = 1;
+        home_t home;
+        open_home(&home, 1);
+        embps_client_t *early = connect_to_port(home.ports[0]);
+        embps_client_t *late = connect_to_port(home.ports[0]);
+        embps_table_t *table = open_table(late, "t");
+        ok(embps_push(open_table(early, "t"), EMBPS_DELTA, &id, 1, &one, 0, &error));
+        ok(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error));
+        ok(embps_checkpoint(early, NULL, 0, name, &error));
+        ok(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error));
+        home.options.resume = name;
+        start_again(&home, after);
+        assert_int_equal(embps_close(late, &error), EMBPS_PEER_GONE);
+        assert_non_null(strstr(error.message, "go on from"));
+        ok(embps_close(early, &error));
+        close_home(&home);
+    }
+}
+
 /* The number of a session that was given behind the cut is not given again. */
 static void a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another(void **state)
 {
@@ -600,6 +626,7 @@ int main(void)
         cmocka_unit_test(a_walk_over_servers_that_are_started_again_has_all_rows_or_ends),
         cmocka_unit_test(a_client_goes_on_from_before_answers_that_were_pulls),
         cmocka_unit_test(a_client_whose_pushes_are_lost_with_a_checkpoint_is_told),
+        cmocka_unit_test(who_leaves_is_told_what_is_lost),
         cmocka_unit_test(a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another),
         cmocka_unit_test(servers_of_another_run_are_not_gone_on_with),
     };
