@@ -33,6 +33,7 @@ typedef struct client {
     sim_process_t process;
     uint32_t column;
     bool uncertain;
+    bool told; /* of an end, over the present connection */
     uint64_t found_at;         /* starts of servers when it was found what there is */
     float issued[SIM_IDS_MAX]; /* ever */
     float since[SIM_IDS_MAX];  /* pushed since it was found */
@@ -108,7 +109,7 @@ static void tell(client_t *client, const char *what, const char *message)
 {
     if (!client->process.dead)
         sim_log("%s %s: %.150s", client->process.label, what, message);
-    client->uncertain = true;
+    client->uncertain = client->told = true;
     sim_model_told(client->column);
     all.n_told++;
 }
@@ -144,7 +145,8 @@ static bool end_call(client_t *client, call_t *call)
     all.n_calls++;
     for (size_t i = 0; call->is_pull && i < call->n; i++) {
         const float value = call->rows[i * all.options.dim + client->column];
-        if ((value < call->least[i] && call->at == sim_model_starts()) ||
+        const bool known = call->at == sim_model_starts() && !client->told;
+        if ((known && value < call->least[i]) ||
             value > client->issued[call->ids[i]])
             sim_fail("%s reads %g in row %" PRIu64 ", which is between %g and %g",
                      client->process.label, (double)value, call->ids[i], (double)call->least[i],
@@ -269,6 +271,7 @@ static void live(client_t *client)
     }
     sim_log("%s is connected", client->process.label);
     client->found_at = sim_model_starts();
+    client->told = false;
     if (read_all(client->table, find_row, client, &error) == PSC_OK)
         work(client);
     else if (!client->process.dead)
@@ -277,8 +280,7 @@ static void live(client_t *client)
     if (embps_close(client->client, &error) != 0) {
         tell(client, "closes badly", error.message);
     } else if (sim_model_must_tell(client->column)) {
-        client->uncertain = true; /* a goodbye that is refused counts as said */
-        sim_model_told(client->column);
+        sim_fail("%s was not told that what was acknowledged is lost", client->process.label);
     }
     client->client = NULL;
 }

@@ -153,7 +153,7 @@ static psc_status_t open_server(server_t *server)
 static bool all_opened(void)
 {
     for (uint32_t rank = 0; rank < job.options.n_servers; rank++) {
-        if (!job.servers[rank].opened)
+        if (!job.servers[rank].opened || job.servers[rank].process.dead)
             return false;
     }
     return true;
