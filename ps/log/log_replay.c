@@ -6,7 +6,9 @@
  * as answered, and a push that comes again is acknowledged and not applied. Time moves when it did,
  * so that rows are as old as they were.
  *
- * Nothing is sent, and nothing is logged: the log that is replayed has it. Threads: the owner's.
+ * Nothing is sent, and nothing is logged: the log that is replayed has it. Its last segment is
+ * synced before anything is acknowledged by it: a process that was killed may have left that to
+ * do. Threads: the owner's.
  */
 #include "ps/log/log_replay.h"
 
@@ -170,12 +172,21 @@ static psc_status_t replay_table(const replay_t *replay, const ps_log_record_t *
     if (st != PSC_OK)
         return st;
     const uint32_t number = message.u.open_table.table;
-    if (number == 0 || number > PS_TABLES_MAX ||
-        (number < shard->n_tables && shard->tables[number] != NULL))
+    ps_table_t *there = number < shard->n_tables ? shard->tables[number] : NULL;
+    /* Where another server had it at its cut, all have it. */
+    if (there != NULL && !there->replayed && strcmp(there->name, wanted.name) == 0 &&
+        ps_table_compare(there, &wanted, NULL) == PSC_OK) {
+        there->replayed = true;
+        return PSC_OK;
+    }
+    if (number == 0 || number > PS_TABLES_MAX || there != NULL)
         return psc_error_set(error, PSC_MISMATCH,
                              "table %.80s was made as number %" PRIu32 ", which is taken",
                              wanted.name, number);
-    return ps_serve_make_table(shard, number, &wanted, &table, error);
+    st = ps_serve_make_table(shard, number, &wanted, &table, error);
+    if (st == PSC_OK)
+        table->replayed = true;
+    return st;
 }
 
 static psc_status_t replay_time(ps_shard_t *shard, const ps_log_record_t *record,
@@ -212,15 +223,18 @@ static psc_status_t replay_record(replay_t *replay, const ps_log_record_t *recor
 
 /* ---- segments ---- */
 
-/* Takes off what is behind the last whole record. */
-static psc_status_t cut_off(const char *path, uint64_t bytes, psc_error_t *error)
+/* What was replayed is there for good, whatever became of whoever wrote it; what is behind the last
+ * whole record is taken off. */
+static psc_status_t settle_end(const char *path, uint64_t bytes, bool cut, psc_error_t *error)
 {
     const int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return psc_error_set_errno(error, errno, "cannot write the log %s", path);
-    const int failed = ftruncate(fd, (off_t)bytes) != 0 || fsync(fd) != 0 ? errno : 0;
+    const int failed = (cut && ftruncate(fd, (off_t)bytes) != 0) || fsync(fd) != 0 ? errno : 0;
     (void)close(fd);
-    return failed == 0 ? PSC_OK : psc_error_set_errno(error, failed, "cannot cut the log %s", path);
+    return failed == 0 ? PSC_OK
+                       : psc_error_set_errno(error, failed, "cannot %s the log %s",
+                                             cut ? "cut" : "sync", path);
 }
 
 /* tail: of the chain's last segment. */
@@ -252,7 +266,9 @@ static psc_status_t replay_segment(replay_t *replay, const char *path, uint64_t 
     }
     replay->so_far.cut_off = ps_log_reader_bytes(reader) - *end_out;
     ps_log_reader_close(reader);
-    return st == PSC_OK && replay->so_far.cut_off != 0 ? cut_off(path, *end_out, error) : st;
+    if (st != PSC_OK || !last)
+        return st;
+    return settle_end(path, *end_out, replay->so_far.cut_off != 0, error);
 }
 
 psc_status_t ps_log_replay(ps_log_chain_t *chain, ps_shard_t *shard,

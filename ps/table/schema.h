@@ -54,6 +54,7 @@ typedef struct ps_table {
     bool expire_dry_run;
 
     size_t max_rows;          /* of one pull or push */
+    bool replayed;            /* made, or met, when a log was replayed */
     uint64_t created;         /* rows that came into being; a waiting pull compares it */
     bool all_hot;             /* the last pull found all its rows in memory: the next may, too */
     struct ps_growth *growth; /* of admission and expiry; NULL: with neither (growth.h) */

@@ -8,6 +8,7 @@
 #include "common/alloc.h"
 #include "common/file.h"
 #include "ps/log/log_writer.h"
+#include "ps/serve/serve.h"
 #include "ps/table/shard_state.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
@@ -409,12 +410,39 @@ static void ends_and_misfits(void **state)
     test_scratch_destroy(s.folder);
 }
 
+/* A checkpoint in which another server had the table already, and this one had not. */
+static void a_table_that_a_checkpoint_brought_is_met(void **state)
+{
+    (void)state;
+    setting_t s = {.folder = test_scratch_create()};
+    ps_log_replayed_t replayed;
+    psc_error_t error = PSC_ERROR_INIT;
+    ps_table_t like, *table;
+    open_shard(&s, 0);
+    start_log(&s);
+    hello(&s, 0, 0);
+    open_table(&s, 0, 0);
+    close_shard(&s);
+    for (int same = 1; same >= 0; same--) {
+        psp_open_table_t options = tables[0];
+        options.dim += same == 0;
+        open_shard(&s, 0);
+        assert_int_equal(ps_table_define(&options, &like, &error), PSC_OK);
+        assert_int_equal(ps_serve_make_table(s.f.shard, 1, &like, &table, &error), PSC_OK);
+        assert_int_equal(ps_log_replay(&s.chain, s.f.shard, &replayed, &error),
+                         same != 0 ? PSC_OK : PSC_MISMATCH);
+        close_shard(&s);
+    }
+    test_scratch_destroy(s.folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(guests_and_their_pushes),
         cmocka_unit_test(workers_in_step),
         cmocka_unit_test(ends_and_misfits),
+        cmocka_unit_test(a_table_that_a_checkpoint_brought_is_met),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
