@@ -33,7 +33,7 @@ typedef struct client {
     sim_process_t process;
     uint32_t column;
     bool uncertain;
-    bool told; /* of an end, over the present connection */
+    bool told;                 /* of an end, over the present connection */
     uint64_t found_at;         /* starts of servers when it was found what there is */
     float issued[SIM_IDS_MAX]; /* ever */
     float since[SIM_IDS_MAX];  /* pushed since it was found */
@@ -146,8 +146,7 @@ static bool end_call(client_t *client, call_t *call)
     for (size_t i = 0; call->is_pull && i < call->n; i++) {
         const float value = call->rows[i * all.options.dim + client->column];
         const bool known = call->at == sim_model_starts() && !client->told;
-        if ((known && value < call->least[i]) ||
-            value > client->issued[call->ids[i]])
+        if ((known && value < call->least[i]) || value > client->issued[call->ids[i]])
             sim_fail("%s reads %g in row %" PRIu64 ", which is between %g and %g",
                      client->process.label, (double)value, call->ids[i], (double)call->least[i],
                      (double)client->issued[call->ids[i]]);

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define NAME_BYTES 96u
@@ -49,8 +50,13 @@ int real_open(const char *path, int flags, ...) __asm__("__real_open");
 int sim_open(const char *path, int flags, ...) __asm__("__wrap_open");
 ssize_t real_write(int fd, const void *bytes, size_t n) __asm__("__real_write");
 ssize_t sim_write(int fd, const void *bytes, size_t n) __asm__("__wrap_write");
+ssize_t real_writev(int fd, const struct iovec *pieces, int n) __asm__("__real_writev");
+ssize_t sim_writev(int fd, const struct iovec *pieces, int n) __asm__("__wrap_writev");
 int real_fsync(int fd) __asm__("__real_fsync");
 int sim_fsync(int fd) __asm__("__wrap_fsync");
+int sim_fdatasync(int fd) __asm__("__wrap_fdatasync");
+int real_ftruncate(int fd, off_t size) __asm__("__real_ftruncate");
+int sim_ftruncate(int fd, off_t size) __asm__("__wrap_ftruncate");
 int real_rename(const char *from, const char *to) __asm__("__real_rename");
 int sim_rename(const char *from, const char *to) __asm__("__wrap_rename");
 int real_link(const char *from, const char *to) __asm__("__real_link");
@@ -201,6 +207,14 @@ ssize_t sim_write(int fd, const void *bytes, size_t n)
     return failed != 0 ? refuse(failed) : real_write(fd, bytes, n);
 }
 
+ssize_t sim_writev(int fd, const struct iovec *pieces, int n)
+{
+    const int failed = fd > STDERR_FILENO ? begin_change() : 0;
+    if (failed != 0 && n > 1 && sim_current() != NULL && !sim_current()->dead)
+        (void)!real_writev(fd, pieces, n / 2);
+    return failed != 0 ? refuse(failed) : real_writev(fd, pieces, n);
+}
+
 int sim_fsync(int fd)
 {
     struct stat status;
@@ -213,6 +227,23 @@ int sim_fsync(int fd)
         return -1;
     remember_synced(path, &status);
     return 0; /* the machine stays up */
+}
+
+int sim_fdatasync(int fd)
+{
+    return sim_fsync(fd);
+}
+
+int sim_ftruncate(int fd, off_t size)
+{
+    struct stat status;
+    const int failed = begin_change();
+    if (failed != 0)
+        return refuse(failed);
+    record_t *record = fstat(fd, &status) == 0 ? find(status.st_ino) : NULL;
+    if (record != NULL && record->synced > size)
+        record->synced = size;
+    return real_ftruncate(fd, size);
 }
 
 int sim_rename(const char *from, const char *to)

@@ -1,7 +1,8 @@
 /*
- * Exactly once. A push counts when its server has answered it well for the first time, and a second
- * answer to the same session and sequence changes nothing. So the model needs no word of the
- * server's memory of sequences: where that is wrong, rows are.
+ * Exactly once. A push counts when its server applies it, and the model has its own memory of
+ * sessions and sequences: a push that is applied a second time, or acknowledged and not applied,
+ * ends the simulation, and where rows are not what they should be, the next answer to a pull
+ * tells.
  *
  * A cut takes the rows that the server owns and the sequences of its sessions; a checkpoint is the
  * cuts of all its servers that got its name.
@@ -23,7 +24,7 @@ typedef struct session {
     uint64_t id;
     uint32_t rank;
     size_t column;
-    uint64_t pushed, answered, heard; /* sequences; heard: by the client, of pushes */
+    uint64_t pushed, acked, heard; /* sequences of pushes: applied, answered well, and that heard */
     bool ended;
     bool moved; /* it was of other servers: it counts as far as it did, and no further */
 } session_t;
@@ -42,8 +43,14 @@ typedef struct checkpoint {
     state_t *state;
 } checkpoint_t;
 
+/* A push that a log had. */
+typedef struct replayed {
+    uint64_t id, sequence;
+    uint32_t rank;
+} replayed_t;
+
 static struct {
-    psp_scratch_t *scratches[2];
+    psp_scratch_t *scratch;
     size_t n_ids;
     uint32_t table;
     state_t now, next;
@@ -52,6 +59,9 @@ static struct {
     checkpoint_t checkpoints[CHECKPOINTS];
     size_t n_checkpoints;
     uint64_t n_starts;
+    bool starting; /* next and replayed get what logs have */
+    replayed_t *replayed;
+    size_t n_replayed;
     bool must_tell[SIM_COLUMNS], lost_in_silence[SIM_COLUMNS];
 } model;
 
@@ -59,14 +69,13 @@ void sim_model_begin(size_t n_ids)
 {
     SIM_CHECK(n_ids <= SIM_IDS_MAX);
     model.n_ids = n_ids;
-    for (size_t i = 0; i < 2; i++)
-        SIM_CHECK(psp_scratch_create((size_t)1 << 20, &model.scratches[i], NULL) == PSC_OK);
+    SIM_CHECK(psp_scratch_create((size_t)1 << 20, &model.scratch, NULL) == PSC_OK);
 }
 
 void sim_model_end(void)
 {
-    for (size_t i = 0; i < 2; i++)
-        psp_scratch_destroy(model.scratches[i]);
+    psp_scratch_destroy(model.scratch);
+    psc_free(model.replayed);
     for (size_t i = 0; i < SIM_SERVERS_MAX; i++)
         psc_free(model.cuts[i]);
     for (size_t i = 0; i < model.n_checkpoints; i++)
@@ -93,8 +102,8 @@ static session_t *session_of(state_t *state, uint32_t rank, uint64_t id)
 
 /* ---- answers ---- */
 
-/* Whose column it is goes to the session. */
-static void count_push(const psp_push_t *push, session_t *session)
+/* Of one push that was applied. */
+static void count_push(state_t *state, const psp_push_t *push, session_t *session)
 {
     for (size_t i = 0; i < push->n; i++) {
         const uint64_t id = psp_id_at(push->ids, i);
@@ -102,21 +111,57 @@ static void count_push(const psp_push_t *push, session_t *session)
         SIM_CHECK(id < model.n_ids);
         memcpy(values, push->rows + i * push->dim * sizeof(float), sizeof values);
         for (size_t c = 0; c < SIM_COLUMNS; c++)
-            model.now.rows[id][c] += values[c];
+            state->rows[id][c] += values[c];
         for (size_t c = 0; c < SIM_COLUMNS; c++)
             session->column = values[c] != 0 ? c : session->column;
     }
 }
 
-static void compare_pull(uint32_t rank, const psp_pull_t *pull, const psp_pull_reply_t *reply)
+/* Of a log, whose checkpoint is not known yet: put aside. */
+static void put_aside(uint32_t rank, uint64_t id, uint64_t sequence)
 {
-    if (pull->n == 0 || reply->n != pull->n || reply->n_values != pull->n)
+    replayed_t *grown =
+        psc_realloc_array(model.replayed, model.n_replayed + 1, sizeof *model.replayed);
+    SIM_CHECK(grown != NULL);
+    model.replayed = grown;
+    grown[model.n_replayed++] = (replayed_t){.rank = rank, .id = id, .sequence = sequence};
+}
+
+void sim_model_apply(uint32_t rank, const psp_message_t *message)
+{
+    const uint64_t id = message->request.session, sequence = message->request.sequence;
+    if (message->kind != PSP_PUSH)
+        return;
+    model.table = message->u.push.table;
+    if (model.starting) {
+        put_aside(rank, id, sequence);
+        count_push(&model.next, &message->u.push, session_of(&model.next, rank, id));
+        return;
+    }
+    session_t *session = session_of(&model.now, rank, id);
+    if (sequence <= session->pushed)
+        sim_fail("server %" PRIu32 " applies push %" PRIu64 " of session %" PRIx64 " once more",
+                 rank, sequence, id);
+    session->pushed = sequence;
+    count_push(&model.now, &message->u.push, session);
+}
+
+void sim_model_compare(uint32_t rank, const psp_message_t *asked, const psp_buffer_t *reply)
+{
+    psp_message_t answer;
+    if (asked->kind != PSP_PULL)
+        return;
+    const psp_pull_t *pull = &asked->u.pull;
+    const psp_pull_reply_t *rows = &answer.u.pull_reply;
+    SIM_CHECK(psp_message_unpack(model.scratch, reply->kind, reply->data, reply->size, &answer,
+                                 NULL) == PSC_OK);
+    if (answer.reply.error.code != PSC_OK || rows->n != pull->n || rows->n_values != pull->n)
         return;
     for (size_t i = 0; i < pull->n; i++) {
         const uint64_t id = psp_id_at(pull->ids, i);
         float values[SIM_COLUMNS];
         SIM_CHECK(id < model.n_ids);
-        memcpy(values, reply->rows + i * reply->dim * sizeof(float), sizeof values);
+        memcpy(values, rows->rows + i * rows->dim * sizeof(float), sizeof values);
         for (size_t c = 0; c < SIM_COLUMNS; c++) {
             if (values[c] != model.now.rows[id][c])
                 sim_fail("server %" PRIu32 " says that column %zu of row %" PRIu64
@@ -126,66 +171,74 @@ static void compare_pull(uint32_t rank, const psp_pull_t *pull, const psp_pull_r
     }
 }
 
+/* The session and sequence of a request that was answered well; false: it was not. */
+static bool read_answer(const psp_buffer_t *request, const psp_buffer_t *reply, uint64_t *id_out,
+                        uint64_t *sequence_out, psc_error_t *error)
+{
+    psp_message_t message;
+    SIM_CHECK(psp_message_unpack(model.scratch, request->kind, request->data, request->size,
+                                 &message, NULL) == PSC_OK);
+    *id_out = message.request.session;
+    *sequence_out = message.request.sequence;
+    SIM_CHECK(psp_message_unpack(model.scratch, reply->kind, reply->data, reply->size, &message,
+                                 NULL) == PSC_OK);
+    *error = message.reply.error;
+    return message.reply.error.code == PSC_OK;
+}
+
 void sim_model_answer(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply)
 {
-    psp_message_t asked, answer;
-    if (request->kind != PSP_PUSH && request->kind != PSP_PULL && request->kind != PSP_GOODBYE)
-        return;
-    SIM_CHECK(psp_message_unpack(model.scratches[0], request->kind, request->data, request->size,
-                                 &asked, NULL) == PSC_OK);
-    SIM_CHECK(psp_message_unpack(model.scratches[1], reply->kind, reply->data, reply->size, &answer,
-                                 NULL) == PSC_OK);
-    if (answer.reply.error.code != PSC_OK) {
+    uint64_t id, sequence;
+    psc_error_t error;
+    if (!read_answer(request, reply, &id, &sequence, &error)) {
         sim_log("server %" PRIu32 " refuses a %s: %.120s", rank, psp_kind_name(request->kind),
-                answer.reply.error.message);
+                error.message);
         return;
     }
-    const uint64_t sequence = asked.request.sequence;
-    session_t *session = session_of(&model.now, rank, asked.request.session);
-    const bool again = sequence != 0 && sequence <= session->answered;
-    session->answered = again ? session->answered : sequence;
-    session->ended = session->ended || asked.kind == PSP_GOODBYE;
-    if (asked.kind == PSP_PULL && !again)
-        compare_pull(rank, &asked.u.pull, &answer.u.pull_reply);
-    if (asked.kind == PSP_PUSH) {
-        model.table = asked.u.push.table;
-        sim_log("server %" PRIu32 " acknowledges push %" PRIu64 " of session %" PRIx64 "%s", rank,
-                sequence, asked.request.session, sequence <= session->pushed ? " again" : "");
-    }
-    if (asked.kind == PSP_PUSH && sequence > session->pushed) {
-        session->pushed = sequence;
-        count_push(&asked.u.push, session);
-    }
+    if (request->kind != PSP_PUSH && request->kind != PSP_GOODBYE)
+        return;
+    session_t *session = session_of(&model.now, rank, id);
+    session->ended = session->ended || request->kind == PSP_GOODBYE;
+    if (request->kind == PSP_GOODBYE)
+        return;
+    sim_log("server %" PRIu32 " acknowledges push %" PRIu64 " of session %" PRIx64 "%s", rank,
+            sequence, id, sequence <= session->acked ? " again" : "");
+    if (sequence > session->pushed)
+        sim_fail("server %" PRIu32 " acknowledges push %" PRIu64 " of session %" PRIx64
+                 ", which it has not applied",
+                 rank, sequence, id);
+    session->acked = sequence > session->acked ? sequence : session->acked;
 }
 
 void sim_model_hear(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply)
 {
-    psp_message_t asked, answer;
-    if (request->kind != PSP_PUSH)
+    uint64_t id, sequence;
+    psc_error_t error;
+    if (request->kind != PSP_PUSH || !read_answer(request, reply, &id, &sequence, &error))
         return;
-    SIM_CHECK(psp_message_unpack(model.scratches[0], request->kind, request->data, request->size,
-                                 &asked, NULL) == PSC_OK);
-    SIM_CHECK(psp_message_unpack(model.scratches[1], reply->kind, reply->data, reply->size, &answer,
-                                 NULL) == PSC_OK);
-    session_t *session = session_of(&model.now, rank, asked.request.session);
-    if (answer.reply.error.code == PSC_OK && session->heard < asked.request.sequence)
-        session->heard = asked.request.sequence;
+    session_t *session = session_of(&model.now, rank, id);
+    session->heard = sequence > session->heard ? sequence : session->heard;
 }
 
-/* What clients have heard of is compared with what the servers go on from. */
-static void find_losses(state_t *to, bool moved)
+/* What was acknowledged, and what clients have heard of that, is compared with what the servers go
+ * on from. */
+static void find_losses(state_t *to, bool moved, bool safe)
 {
     for (size_t i = 0; i < model.now.n_sessions; i++) {
         const session_t *from = &model.now.sessions[i];
         session_t *session = session_of(to, from->rank, from->id);
+        if (safe && from->acked > session->pushed)
+            sim_fail("server %" PRIu32 " had acknowledged push %" PRIu64 " of session %" PRIx64
+                     ", and has those up to %" PRIu64 " after its start",
+                     from->rank, from->acked, from->id, session->pushed);
         if (from->heard > session->pushed && from->ended)
             model.lost_in_silence[from->column] = true;
         else if (from->heard > session->pushed)
             model.must_tell[from->column] = true;
         session->column = from->column;
+        session->acked = from->acked < session->pushed ? from->acked : session->pushed;
         session->heard = from->heard < session->pushed ? from->heard : session->pushed;
         session->ended = from->ended;
-        session->answered = 0;
         session->moved = session->moved || moved;
     }
 }
@@ -315,16 +368,39 @@ const char *sim_model_newest(void)
     return newest;
 }
 
-uint64_t sim_model_starts(void)
+void sim_model_start(void)
 {
-    return model.n_starts;
+    memset(&model.next, 0, sizeof model.next);
+    model.n_replayed = 0;
+    model.starting = true;
 }
 
-void sim_model_restore(const char *name, uint32_t n_servers)
+/* Behind what the checkpoint has. */
+static void add_replayed(state_t *to)
 {
-    bool moved = true;
-    model.n_starts++;
+    for (uint64_t id = 0; id < model.n_ids; id++) {
+        for (size_t c = 0; c < SIM_COLUMNS; c++)
+            to->rows[id][c] += model.next.rows[id][c];
+    }
+    for (size_t i = 0; i < model.n_replayed; i++) {
+        const replayed_t *push = &model.replayed[i];
+        session_t *session = session_of(to, push->rank, push->id);
+        if (push->sequence <= session->pushed)
+            sim_fail("the log of server %" PRIu32 " has push %" PRIu64 " of session %" PRIx64
+                     ", which counts without it",
+                     push->rank, push->sequence, push->id);
+        session->pushed = push->sequence;
+        session->column = session_of(&model.next, push->rank, push->id)->column;
+    }
+}
+
+void sim_model_restore(const char *name, uint32_t n_servers, bool safe)
+{
+    static state_t restored;
     const char *newest = sim_model_newest();
+    bool moved = false;
+    memset(&restored, 0, sizeof restored);
+    model.n_starts++;
     if (strcmp(name != NULL ? name : "", newest) < 0)
         sim_fail("the servers go on from %s, but %s was made", name != NULL ? name : "nothing",
                  newest);
@@ -335,15 +411,21 @@ void sim_model_restore(const char *name, uint32_t n_servers)
         SIM_CHECK(checkpoint->n_servers != 0);
         checkpoint->counts = true;
         moved = checkpoint->n_servers != n_servers;
-        model.next = *checkpoint->state;
-    } else {
-        memset(&model.next, 0, sizeof model.next);
+        restored = *checkpoint->state;
     }
-    find_losses(&model.next, moved);
-    model.now = model.next;
+    add_replayed(&restored);
+    find_losses(&restored, moved, safe);
+    model.now = restored;
+    model.starting = false;
     for (size_t i = 0; i < SIM_SERVERS_MAX; i++) {
         psc_free(model.cuts[i]);
         model.cuts[i] = NULL;
     }
-    sim_log("the servers go on from %s", name != NULL ? name : "nothing");
+    sim_log("the servers go on from %s, and %zu pushes of logs", name != NULL ? name : "nothing",
+            model.n_replayed);
+}
+
+uint64_t sim_model_starts(void)
+{
+    return model.n_starts;
 }

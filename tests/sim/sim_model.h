@@ -1,14 +1,14 @@
 /*
- * What the table of a simulation must be: a plain array, changed when a push is acknowledged, kept
+ * What the table of a simulation must be: a plain array, changed when a push is applied, kept
  * as it is when a server cuts, and put back when servers go on from that checkpoint. Every answer
- * to a pull is compared with it.
+ * to a pull is compared with it; a push is applied once, and acknowledged when it was.
  *
  * Clients add whole numbers to their own columns, so sums are exact in any order.
  */
 #ifndef TESTS_SIM_SIM_MODEL_H
 #define TESTS_SIM_SIM_MODEL_H
 
-#include "proto/buffer.h"
+#include "proto/message.h"
 #include "tests/sim/sim_tasks.h"
 
 enum { SIM_COLUMNS = 4, SIM_IDS_MAX = 4096 };
@@ -17,7 +17,11 @@ enum { SIM_COLUMNS = 4, SIM_IDS_MAX = 4096 };
 void sim_model_begin(size_t n_ids);
 void sim_model_end(void);
 
-/* A server has answered; the client has got that answer (sim_answer_fn). */
+/* A server has applied a push: of a client, or of its log when it starts. */
+void sim_model_apply(uint32_t rank, const psp_message_t *message);
+/* A server has made its answer to a pull. */
+void sim_model_compare(uint32_t rank, const psp_message_t *pull, const psp_buffer_t *reply);
+/* An answer has left its server; the client has got it (sim_answer_fn). */
 void sim_model_answer(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply);
 void sim_model_hear(uint32_t rank, const psp_buffer_t *request, const psp_buffer_t *reply);
 
@@ -46,8 +50,11 @@ const char *sim_model_newest(void);
 /* What a checkpoint has. */
 float sim_model_saved(const char *name, uint64_t id, size_t column);
 
-/* So many servers go on from this one (NULL: from nothing). */
-void sim_model_restore(const char *name, uint32_t n_servers);
+/* What is applied from now on is what logs have behind the checkpoint that servers go on from. */
+void sim_model_start(void);
+/* So many servers go on from this one (NULL: from nothing), and from that. safe: all that was
+ * acknowledged must be there. */
+void sim_model_restore(const char *name, uint32_t n_servers, bool safe);
 /* How often they have. */
 uint64_t sim_model_starts(void);
 

@@ -10,7 +10,9 @@
 
 #include "common/alloc.h"
 #include "ps/checkpoint/keeper.h"
+#include "ps/log/log_file.h"
 #include "ps/server.h"
+#include "ps/table/logger.h"
 #include "ps/table/saver.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_model.h"
@@ -63,6 +65,16 @@ psc_status_t real_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved
 psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
                                psc_error_t *error) __asm__("__wrap_ps_keeper_commit");
 
+void sim_log_boot(uint8_t boot[PS_LOG_BOOT_BYTES]) __asm__("__wrap_ps_log_boot");
+void real_logger_push(struct ps_shard *shard,
+                      ps_request_t *request) __asm__("__real_ps_logger_push");
+void sim_logger_push(struct ps_shard *shard,
+                     ps_request_t *request) __asm__("__wrap_ps_logger_push");
+void real_guests_keep(struct ps_shard *shard, const ps_request_t *request,
+                      psp_buffer_t *reply) __asm__("__real_ps_guests_keep");
+void sim_guests_keep(struct ps_shard *shard, const ps_request_t *request,
+                     psp_buffer_t *reply) __asm__("__wrap_ps_guests_keep");
+
 /* ---- in the product's place ---- */
 
 static server_t *current(void)
@@ -83,6 +95,27 @@ psc_status_t sim_rocks_open_to_read(const char *dir, const char *log_dir, uint64
     (void)log_dir;
     (void)memory_bytes;
     return ps_cold_memory_open(dir, NULL, cold_out, error);
+}
+
+void sim_log_boot(uint8_t boot[PS_LOG_BOOT_BYTES])
+{
+    memset(boot, 0, PS_LOG_BOOT_BYTES);
+    memcpy(boot, &job.options.boot, sizeof job.options.boot);
+}
+
+void sim_logger_push(struct ps_shard *shard, ps_request_t *request)
+{
+    if (!sim_current()->dead)
+        sim_model_apply(current()->rank, &request->message);
+    real_logger_push(shard, request);
+}
+
+/* Of every answer that is made for a guest, not of one that is given again. */
+void sim_guests_keep(struct ps_shard *shard, const ps_request_t *request, psp_buffer_t *reply)
+{
+    if (!sim_current()->dead)
+        sim_model_compare(current()->rank, &request->message, reply);
+    real_guests_keep(shard, request, reply);
 }
 
 psc_status_t sim_saver_begin(struct ps_shard *shard, const char *name, uint64_t session,
@@ -143,6 +176,7 @@ static psc_status_t open_server(server_t *server)
         .resume = "auto",
         .keep = of_job->keep,
         .same_run = true,
+        .durability = of_job->durability,
         .checkpoint_every_us = of_job->every_us,
         .fellows = of_job->n_servers != 1 ? &server->fellows : NULL,
         .addresses = job.addresses,
@@ -177,7 +211,10 @@ static void let_guests_in(void)
         if (strcmp(name != NULL ? name : "", other != NULL ? other : "") != 0)
             sim_fail("server 0 goes on from %s, and server %" PRIu32 " from %s", name, rank, other);
     }
-    sim_model_restore(name, job.options.n_servers);
+    const ps_durability_t level = job.options.durability;
+    sim_model_restore(name, job.options.n_servers,
+                      level == PS_DURABILITY_SYNC ||
+                          (level == PS_DURABILITY_PUSH && job.options.safe));
     for (uint32_t rank = 0; rank < job.options.n_servers; rank++) {
         sim_door_let_in(job.servers[rank].door);
         job.servers[rank].serves = true;
@@ -248,6 +285,7 @@ void sim_job_start(const sim_job_options_t *options)
     (void)snprintf(job.data, sizeof job.data, "%.400s/data", options->folder);
     (void)snprintf(job.checkpoints, sizeof job.checkpoints, "%.400s/checkpoints", options->folder);
     sim_words_clear();
+    sim_model_start();
     sim_log("%" PRIu32 " servers start", options->n_servers);
     for (uint32_t rank = 0; rank < options->n_servers; rank++)
         job.addresses[rank] = sim_net_address(rank);

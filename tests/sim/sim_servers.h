@@ -12,6 +12,9 @@
 typedef struct sim_job_options {
     const char *folder; /* scratch: checkpoints/ and data/ are below it */
     uint32_t n_servers;
+    ps_durability_t durability;
+    uint64_t boot; /* another one after a power cut */
+    bool safe;     /* no power cut between */
     uint64_t keep;
     uint64_t every_us; /* 0: never */
     uint64_t lease_us; /* 0: for ever */

@@ -55,11 +55,16 @@ static void draw_servers(void)
 {
     world.job = (sim_job_options_t){.folder = world.folder,
                                     .n_servers = 1 + (uint32_t)sim_below(4),
+                                    .durability = PS_DURABILITY_CHECKPOINT,
+                                    .boot = 1,
+                                    .safe = true,
                                     .keep = 1 + sim_below(3),
                                     .every_us = pick(2, 2 * SECOND_US),
                                     .lease_us = sim_one_in(3) ? 15 * SECOND_US : 0,
                                     .disk_us = 1 + sim_below(sim_one_in(4) ? 20000 : 400),
                                     .disk_faults = (uint32_t)pick(4, 20)};
+    if (sim_one_in(2))
+        world.job.durability = sim_one_in(2) ? PS_DURABILITY_PUSH : PS_DURABILITY_SYNC;
     if (world.job.every_us != 0)
         world.job.every_us += SECOND_US / 5;
     if (sim_one_in(6))
@@ -213,6 +218,8 @@ static void cut_power(void)
 {
     char path[512];
     world.n_power_cuts++;
+    world.job.boot++;
+    world.job.safe = false; /* until servers serve again */
     sim_log("the power is cut");
     path_of(path, "checkpoints");
     sim_disk_cut_power(path);
@@ -238,13 +245,18 @@ static void start_again(void *context)
     } else {
         world.ended_badly = result != PSC_OK && result != PSC_INTERRUPTED;
     }
-    if (result == PSC_INTERRUPTED && !world.over && sim_one_in(world.power_cut_one_in))
+    if (result == PSC_INTERRUPTED && !world.over && options.durability != PS_DURABILITY_PUSH &&
+        sim_one_in(world.power_cut_one_in))
         cut_power();
+    options.boot = world.job.boot;
+    options.safe = world.job.safe;
     if (world.over) {
         options.disk_faults = 0;
         options.cold_faults = (ps_cold_faults_t){.fail_read_at = 0};
     }
-    if (sim_one_in(world.other_number_one_in))
+    /* A log is of as many servers, and is empty after an end in order. */
+    const bool logged = options.durability >= PS_DURABILITY_PUSH && result != PSC_OK;
+    if (!logged && sim_one_in(world.other_number_one_in))
         options.n_servers = 1 + (uint32_t)sim_below(5);
     world.job.n_servers = options.n_servers;
     world.faulty = options.disk_faults != 0;
