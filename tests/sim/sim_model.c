@@ -55,7 +55,8 @@ static struct {
     uint32_t table;
     state_t now, next;
     state_t *cuts[SIM_SERVERS_MAX]; /* that have no name yet; NULL: none */
-    uint32_t n_servers;             /* of those cuts */
+    char names[SIM_SERVERS_MAX][PSP_CHECKPOINT_NAME_MAX + 1]; /* that have no cut; "": none */
+    uint32_t n_servers;                                       /* of those cuts */
     checkpoint_t checkpoints[CHECKPOINTS];
     size_t n_checkpoints;
     uint64_t n_starts;
@@ -268,16 +269,6 @@ void sim_model_told(size_t column)
 
 /* ---- checkpoints ---- */
 
-void sim_model_cut(uint32_t rank, uint32_t n_servers)
-{
-    if (model.cuts[rank] == NULL)
-        model.cuts[rank] = psc_alloc(sizeof(state_t));
-    SIM_CHECK(model.cuts[rank] != NULL);
-    *model.cuts[rank] = model.now;
-    model.n_servers = n_servers;
-    sim_log("server %" PRIu32 " cuts", rank);
-}
-
 static checkpoint_t *checkpoint_of(const char *name)
 {
     for (size_t i = 0; i < model.n_checkpoints; i++) {
@@ -312,17 +303,15 @@ static uint32_t keeper_of(const session_t *session)
     return session->moved ? 0 : session->rank;
 }
 
-/* A name is given again when the checkpoint that had it failed: its newest cut counts. */
-void sim_model_name(uint32_t rank, const char *name)
+/* A cut and its name. */
+static void join(uint32_t rank)
 {
-    checkpoint_t *checkpoint = checkpoint_of(name);
+    checkpoint_t *checkpoint = checkpoint_of(model.names[rank]);
     const state_t *cut = model.cuts[rank];
     state_t *state = checkpoint->state;
     psc_slot_map_t map;
-    SIM_CHECK(cut != NULL && !checkpoint->counts);
+    SIM_CHECK(!checkpoint->counts);
     SIM_CHECK(psc_slot_map_init(&map, model.n_servers, NULL) == PSC_OK);
-    if (rank == 0)
-        memset(checkpoint->has, 0, sizeof checkpoint->has);
     checkpoint->n_servers = model.n_servers;
     checkpoint->has[rank] = true;
     take_rows(state, cut, &map, rank);
@@ -336,9 +325,36 @@ void sim_model_name(uint32_t rank, const char *name)
         if (keeper_of(&cut->sessions[i]) == rank)
             state->sessions[state->n_sessions++] = cut->sessions[i];
     }
+    sim_model_give_up(rank);
+}
+
+void sim_model_cut(uint32_t rank, uint32_t n_servers)
+{
+    if (model.cuts[rank] == NULL)
+        model.cuts[rank] = psc_alloc(sizeof(state_t));
+    SIM_CHECK(model.cuts[rank] != NULL);
+    *model.cuts[rank] = model.now;
+    model.n_servers = n_servers;
+    sim_log("server %" PRIu32 " cuts", rank);
+    if (model.names[rank][0] != '\0')
+        join(rank);
+}
+
+void sim_model_name(uint32_t rank, const char *name)
+{
+    (void)snprintf(model.names[rank], sizeof model.names[rank], "%s", name);
+    if (rank == 0) /* one that had this name before has failed */
+        memset(checkpoint_of(name)->has, 0, sizeof checkpoint_of(name)->has);
+    sim_log("server %" PRIu32 " has a part of %s", rank, name);
+    if (model.cuts[rank] != NULL)
+        join(rank);
+}
+
+void sim_model_give_up(uint32_t rank)
+{
     psc_free(model.cuts[rank]);
     model.cuts[rank] = NULL;
-    sim_log("server %" PRIu32 " writes its part of %s", rank, name);
+    model.names[rank][0] = '\0';
 }
 
 void sim_model_commit(const char *name)
@@ -417,10 +433,8 @@ void sim_model_restore(const char *name, uint32_t n_servers, bool safe)
     find_losses(&restored, moved, safe);
     model.now = restored;
     model.starting = false;
-    for (size_t i = 0; i < SIM_SERVERS_MAX; i++) {
-        psc_free(model.cuts[i]);
-        model.cuts[i] = NULL;
-    }
+    for (uint32_t rank = 0; rank < SIM_SERVERS_MAX; rank++)
+        sim_model_give_up(rank);
     sim_log("the servers go on from %s, and %zu pushes of logs", name != NULL ? name : "nothing",
             model.n_replayed);
 }

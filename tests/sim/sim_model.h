@@ -40,9 +40,11 @@ void sim_model_leave(size_t column);
 /* The value that acknowledged pushes have made. */
 float sim_model_value(uint64_t id, size_t column);
 
-/* Server rank of n cuts; its part gets this name; the checkpoint counts: it may be gone on from. */
+/* Server rank of n cuts; its part gets this name, before that or after; it is given up; the
+ * checkpoint counts: it may be gone on from. */
 void sim_model_cut(uint32_t rank, uint32_t n_servers);
 void sim_model_name(uint32_t rank, const char *name);
+void sim_model_give_up(uint32_t rank);
 void sim_model_commit(const char *name);
 /* The newest one that counts, "": none. */
 const char *sim_model_newest(void);

@@ -13,7 +13,6 @@
 #include "ps/log/log_file.h"
 #include "ps/server.h"
 #include "ps/table/logger.h"
-#include "ps/table/saver.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_model.h"
 
@@ -52,14 +51,16 @@ psc_status_t
 sim_rocks_open_to_read(const char *dir, const char *log_dir, uint64_t memory_bytes,
                        ps_cold_t **cold_out,
                        psc_error_t *error) __asm__("__wrap_ps_cold_rocks_open_to_read");
-psc_status_t real_saver_begin(struct ps_shard *shard, const char *name, uint64_t session,
-                              psc_error_t *error) __asm__("__real_ps_saver_begin");
-psc_status_t sim_saver_begin(struct ps_shard *shard, const char *name, uint64_t session,
-                             psc_error_t *error) __asm__("__wrap_ps_saver_begin");
+void real_logger_cut(struct ps_shard *shard) __asm__("__real_ps_logger_cut");
+void sim_logger_cut(struct ps_shard *shard) __asm__("__wrap_ps_logger_cut");
 psc_status_t real_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
                                psc_error_t *error) __asm__("__real_ps_keeper_begin");
 psc_status_t sim_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
                               psc_error_t *error) __asm__("__wrap_ps_keeper_begin");
+psc_status_t real_keeper_abandon(const ps_keeper_t *keeper, const char *name,
+                                 psc_error_t *error) __asm__("__real_ps_keeper_abandon");
+psc_status_t sim_keeper_abandon(const ps_keeper_t *keeper, const char *name,
+                                psc_error_t *error) __asm__("__wrap_ps_keeper_abandon");
 psc_status_t real_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
                                 psc_error_t *error) __asm__("__real_ps_keeper_commit");
 psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
@@ -118,13 +119,12 @@ void sim_guests_keep(struct ps_shard *shard, const ps_request_t *request, psp_bu
     real_guests_keep(shard, request, reply);
 }
 
-psc_status_t sim_saver_begin(struct ps_shard *shard, const char *name, uint64_t session,
-                             psc_error_t *error)
+/* The moment of a cut. */
+void sim_logger_cut(struct ps_shard *shard)
 {
-    const psc_status_t st = real_saver_begin(shard, name, session, error);
-    if (st == PSC_OK && !sim_current()->dead)
+    if (!sim_current()->dead)
         sim_model_cut(current()->rank, job.options.n_servers);
-    return st;
+    real_logger_cut(shard);
 }
 
 psc_status_t sim_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
@@ -134,6 +134,13 @@ psc_status_t sim_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX 
     if (st == PSC_OK && !sim_current()->dead)
         sim_model_name(current()->rank, name);
     return st;
+}
+
+psc_status_t sim_keeper_abandon(const ps_keeper_t *keeper, const char *name, psc_error_t *error)
+{
+    if (!sim_current()->dead)
+        sim_model_give_up(current()->rank);
+    return real_keeper_abandon(keeper, name, error);
 }
 
 psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
