@@ -105,6 +105,9 @@ typedef struct psp_request_header {
     uint64_t request;
     uint64_t clock;
     uint32_t deadline_ms;
+    uint64_t part;         /* 0: not numbered */
+    size_t n_parts;        /* of Push and Clock: servers, or 0 */
+    const uint64_t *parts; /* [n_parts]; when unpacked: in the scratch */
 } psp_request_header_t;
 
 typedef struct psp_reply_header {
@@ -119,6 +122,7 @@ typedef struct psp_hello {
     uint32_t n_workers;     /* 0: a guest */
     size_t n_former;        /* sessions of a guest that this one takes the place of */
     const uint64_t *former; /* [n_former]; when unpacked: in the scratch */
+    uint64_t client;        /* of a guest that numbers its parts; 0: it does not */
 } psp_hello_t;
 
 #define PSP_CHECKPOINT_NAME_MAX 127u

@@ -101,6 +101,9 @@ Embps__V1__RequestHeader psp_pack_request_header(const psp_request_header_t *fro
     to.request = from->request;
     to.clock = from->clock;
     to.deadline_ms = from->deadline_ms;
+    to.part = from->part;
+    to.n_parts = from->n_parts;
+    to.parts = (uint64_t *)(uintptr_t)from->parts;
     return to;
 }
 
@@ -310,6 +313,7 @@ static psc_status_t pack_hello(psp_pool_t *pool, const psp_message_t *message,
     to.header = &head;
     to.worker = message->u.hello.worker;
     to.n_workers = message->u.hello.n_workers;
+    to.client = message->u.hello.client;
     to.n_former_sessions = message->u.hello.n_former;
     to.former_sessions = (uint64_t *)(uintptr_t)message->u.hello.former;
     return pack_small(pool, PSP_HELLO, &to.base, buffer_out, error);

@@ -167,17 +167,20 @@ static psc_status_t read_request_header(const psp_unpacker_t *u,
                              "%s message of protocol version %u; this program speaks version %u: "
                              "use the same release of embps everywhere",
                              u->info->name, from->protocol, PSP_PROTOCOL_VERSION);
-    *to = (psp_request_header_t){
-        .protocol = from->protocol,
-        .cluster = from->cluster,
-        .map_epoch = from->map_epoch,
-        .session = from->session,
-        .sequence = from->sequence,
-        .lowest_unacked = from->lowest_unacked,
-        .request = from->request,
-        .clock = from->clock,
-        .deadline_ms = from->deadline_ms,
-    };
+    if (from->n_parts > PSC_MAX_SERVERS)
+        return psp_unpack_refuse_number(u, "number of parts", from->n_parts);
+    *to = (psp_request_header_t){.protocol = from->protocol,
+                                 .cluster = from->cluster,
+                                 .map_epoch = from->map_epoch,
+                                 .session = from->session,
+                                 .sequence = from->sequence,
+                                 .lowest_unacked = from->lowest_unacked,
+                                 .request = from->request,
+                                 .clock = from->clock,
+                                 .deadline_ms = from->deadline_ms,
+                                 .part = from->part,
+                                 .n_parts = from->n_parts,
+                                 .parts = from->parts};
     return PSC_OK;
 }
 
@@ -211,7 +214,8 @@ static psc_status_t read_hello(const psp_unpacker_t *u, const Embps__V1__HelloRe
     *to = (psp_hello_t){.worker = from->worker,
                         .n_workers = from->n_workers,
                         .n_former = from->n_former_sessions,
-                        .former = from->former_sessions};
+                        .former = from->former_sessions,
+                        .client = from->client};
     return PSC_OK;
 }
 

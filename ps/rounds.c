@@ -1,19 +1,25 @@
 /*
  * The states of a round, at the first server and at the others:
  *
- *     first: IDLE -> PLACE -> OWN -> PARTS -> COMMIT -> CLOSE -> IDLE
- *                                      \----------------> CLOSE -> UNDO -> IDLE   a part failed
- *     other: IDLE -> PLACE -> OWN -> SAID -> CLOSE -> IDLE
+ *     first: IDLE -> PLACE -> OPENING -> READY -> HOLD -> OWN -> PARTS -> COMMIT -> CLOSE -> IDLE
+ *                                           \----------------------\--> CLOSE -> UNDO -> IDLE
+ *     other: IDLE -> PLACE -> OPENING -> READY -> HOLD -> OWN -> SAID -> CLOSE -> IDLE
  *
- * PLACE waits until a checkpoint may begin; OWN is the server's own part. In PARTS the first waits
- * for the word of each other, in CLOSE for each to have nothing of the round left. Of a server
- * alone there are none, and it goes straight on.
+ * PLACE waits until a checkpoint may begin; in OPENING it gets its folder. In READY the first waits
+ * for the word of each other that it is ready, and the others for the word to hold; in HOLD a
+ * server waits until it has what belongs to the cut. OWN is the server's own part. In PARTS the
+ * first waits for the word of each other, in CLOSE for each to have nothing of the round left. Of a
+ * server alone there are none, and it goes straight on.
  *
- * Why in this order. The first server's folder is that of all, so it begins before the others do,
+ * Why in this order. The first server's folder is that of all, so it opens before the others do,
  * and when it gives a checkpoint up, which removes that folder, none of the others may be writing
- * there: before PARTS none is, and in UNDO none is any more. A server that has said that its part
- * is there leaves it alone until the first has said how the round ended: else it might be removed
- * while it is committed.
+ * there: in UNDO none is any more. A server that has said that its part is there leaves it alone
+ * until the first has said how the round ended: else it might be removed while it is committed.
+ *
+ * Servers turn quickly from READY on, so that what is held is held for the time of some words. A
+ * client whose call does not come to its end is waited for PS_ROUND_HOLD_US long, and the round is
+ * given up then; after PS_ROUND_TRIES such rounds the client is taken for one that died in the
+ * middle of a call.
  *
  * The end. A server whose loop has ended says so and goes on with rounds, so that one under way
  * ends as any other. When all have left and nothing is under way, the first makes the last
@@ -37,6 +43,9 @@
 typedef enum state {
     IDLE,
     PLACE,
+    OPENING,
+    READY,
+    HOLD,
     OWN,
     PARTS,
     SAID,
@@ -52,12 +61,20 @@ struct ps_rounds {
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     bool mine;         /* the saver is at work for this round */
     psc_error_t fault; /* of the round */
-    uint64_t began_us, bytes, spread_us;
-    uint32_t n_open;     /* servers whose word is waited for */
-    uint64_t next_us;    /* when the next one is due */
-    bool wanted;         /* a signal came */
-    uint64_t wanted_us;  /* when what it asks for may begin */
-    bool passed_on_once; /* heard is of a signal */
+    ps_round_haste_t haste;
+    uint64_t began_us, bytes;
+    uint64_t cut_us, own_held_us; /* at this server */
+    uint32_t own_missing;         /* the same */
+    uint64_t cuts_us[2];          /* of all servers: the first and the last one; 0: none yet */
+    uint64_t held_us;             /* the longest of all servers */
+    uint32_t n_missing;           /* the most of all servers */
+    uint32_t n_told;              /* servers that have told all calls */
+    uint32_t n_tries;             /* that were given up for a client in the middle of a call */
+    uint32_t n_open;              /* servers whose word is waited for */
+    uint64_t next_us;             /* when the next one is due */
+    bool wanted;                  /* a signal came */
+    uint64_t wanted_us;           /* when what it asks for may begin */
+    bool passed_on_once;          /* heard is of a signal */
     bool leaving, over;
     uint32_t n_left; /* servers that have left */
     bool last_ended; /* the last one was made, or failed */
@@ -103,7 +120,7 @@ static void tell(const ps_rounds_t *rounds, uint32_t server, ps_round_word_t *wo
 /* From the first server to all others, whose words are waited for then. */
 static void tell_others(ps_rounds_t *rounds, ps_round_word_kind_t kind, const psc_error_t *error)
 {
-    ps_round_word_t word = {.error = *error};
+    ps_round_word_t word = {.haste = rounds->haste, .error = *error};
     (void)snprintf(word.name, sizeof word.name, "%s", rounds->name);
     rounds->n_open = rounds->options.n_servers - 1;
     for (uint32_t server = 1; server < rounds->options.n_servers; server++)
@@ -137,6 +154,21 @@ void ps_rounds_ask(ps_rounds_t *rounds, uint32_t server, bool passed_on, uint64_
     rounds->wanted = true;
 }
 
+/* What a server's part says of the round, the own one included. */
+static void note_part(ps_rounds_t *rounds, const ps_round_word_t *word, uint64_t now_us)
+{
+    const uint64_t cut_us = now_us - (word->since_us < now_us ? word->since_us : now_us);
+    rounds->bytes += word->bytes;
+    rounds->held_us = word->held_us > rounds->held_us ? word->held_us : rounds->held_us;
+    rounds->n_missing = word->n_missing > rounds->n_missing ? word->n_missing : rounds->n_missing;
+    if (word->error.code != PSC_OK)
+        return;
+    if (rounds->cuts_us[0] == 0 || cut_us < rounds->cuts_us[0])
+        rounds->cuts_us[0] = cut_us;
+    if (cut_us > rounds->cuts_us[1])
+        rounds->cuts_us[1] = cut_us;
+}
+
 /* The word of a server that is waited for. */
 static void hear_answer(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *word,
                         uint64_t now_us)
@@ -145,10 +177,8 @@ static void hear_answer(ps_rounds_t *rounds, uint32_t from, const ps_round_word_
     rounds->n_open--;
     if (word->kind == PS_ROUND_ENDED)
         return;
-    const uint64_t cut_us = now_us - (word->since_us < now_us ? word->since_us : now_us);
-    if (word->error.code == PSC_OK && cut_us > rounds->began_us + rounds->spread_us)
-        rounds->spread_us = cut_us - rounds->began_us;
-    rounds->bytes += word->bytes;
+    if (word->kind == PS_ROUND_SAVED)
+        note_part(rounds, word, now_us);
     if (word->error.code != PSC_OK && rounds->fault.code == PSC_OK)
         (void)psc_error_set(&rounds->fault, word->error.code, "server %" PRIu32 ": %.440s", from,
                             word->error.message);
@@ -165,6 +195,50 @@ static void hear_end(ps_rounds_t *rounds, const ps_round_word_t *word)
         hands->abandon(hands->context);
 }
 
+/* ---- the cut ---- */
+
+/* A round begins here. */
+static void set_out(ps_rounds_t *rounds, uint64_t now_us)
+{
+    rounds->state = PLACE;
+    rounds->began_us = now_us;
+    rounds->bytes = rounds->held_us = rounds->cut_us = 0;
+    rounds->cuts_us[0] = rounds->cuts_us[1] = 0;
+    rounds->n_missing = 0;
+    rounds->n_told = 0;
+    rounds->fault = (psc_error_t)PSC_ERROR_INIT;
+}
+
+/* Tells another server what it is to reach. */
+static void tell_calls(const ps_rounds_t *rounds, uint32_t server, uint64_t clock)
+{
+    const ps_round_hands_t *hands = rounds->options.hands;
+    uint32_t seat = 0;
+    ps_round_word_t word;
+    do {
+        word = (ps_round_word_t){.clock = clock, .error = PSC_ERROR_INIT};
+        word.n_calls =
+            (uint32_t)hands->calls(hands->context, server, &seat, word.calls, PS_ROUND_CALLS);
+        word.is_last = word.n_calls < PS_ROUND_CALLS;
+        tell(rounds, server, &word, PS_ROUND_REACH);
+    } while (word.is_last == 0);
+}
+
+static void hold(ps_rounds_t *rounds, uint64_t now_us)
+{
+    const ps_round_hands_t *hands = rounds->options.hands;
+    uint64_t clock;
+    rounds->state = HOLD;
+    rounds->began_us = now_us;
+    if (rounds->haste == PS_ROUND_NOW)
+        return;
+    hands->hold(hands->context, &clock);
+    for (uint32_t server = 0; server < rounds->options.n_servers; server++) {
+        if (server != rounds->options.rank)
+            tell_calls(rounds, server, clock);
+    }
+}
+
 void ps_rounds_hear(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *word,
                     uint64_t now_us)
 {
@@ -172,17 +246,30 @@ void ps_rounds_hear(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *w
     case PS_ROUND_ASK:
         ps_rounds_ask(rounds, from, word->passed_on != 0, now_us);
         break;
-    case PS_ROUND_SAVE:
+    case PS_ROUND_OPEN:
         PSC_BUG_ON(rounds->state != IDLE);
         memcpy(rounds->name, word->name, sizeof rounds->name);
-        rounds->state = PLACE;
+        set_out(rounds, now_us);
         break;
+    case PS_ROUND_HOLD:
+        PSC_BUG_ON(rounds->state != READY);
+        rounds->haste = (ps_round_haste_t)word->haste;
+        hold(rounds, now_us);
+        break;
+    case PS_ROUND_REACH:
+        rounds->options.hands->reach(rounds->options.hands->context, word->calls, word->n_calls);
+        if (word->is_last != 0) {
+            rounds->options.hands->reach_clock(rounds->options.hands->context, word->clock);
+            rounds->n_told++;
+        }
+        break;
+    case PS_ROUND_READY:
     case PS_ROUND_SAVED:
     case PS_ROUND_ENDED:
         hear_answer(rounds, from, word, now_us);
         break;
     case PS_ROUND_END:
-        PSC_BUG_ON(rounds->state != SAID);
+        PSC_BUG_ON(rounds->state != SAID && rounds->state != READY);
         hear_end(rounds, word);
         break;
     case PS_ROUND_LEFT:
@@ -201,13 +288,13 @@ void ps_rounds_hear(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *w
 static void start(ps_rounds_t *rounds, ps_round_why_t why, uint64_t now_us)
 {
     rounds->why = why;
-    rounds->state = PLACE;
     rounds->name[0] = '\0';
-    rounds->began_us = now_us;
-    rounds->bytes = rounds->spread_us = 0;
-    rounds->fault = (psc_error_t)PSC_ERROR_INIT;
+    rounds->haste = why == PS_ROUND_LAST                   ? PS_ROUND_NOW
+                    : rounds->n_tries + 1 < PS_ROUND_TRIES ? PS_ROUND_WHOLE
+                                                           : PS_ROUND_TORN;
     rounds->wanted = false; /* whatever was asked for until now begins now */
     rounds->next_us = now_us + rounds->options.every_us;
+    set_out(rounds, now_us);
 }
 
 /* At the first server, when nothing of a round is left anywhere. */
@@ -218,9 +305,18 @@ static void finish(ps_rounds_t *rounds, uint64_t now_us)
                                       .name = rounds->name,
                                       .took_us = now_us - rounds->began_us,
                                       .bytes = rounds->bytes,
-                                      .spread_us = rounds->spread_us,
+                                      .spread_us = rounds->cuts_us[1] - rounds->cuts_us[0],
+                                      .held_us = rounds->held_us,
+                                      .n_missing = rounds->n_missing,
                                       .error = rounds->fault};
     rounds->state = IDLE;
+    if (rounds->fault.code != PSC_OK && rounds->n_missing != 0 && rounds->haste == PS_ROUND_WHOLE) {
+        rounds->n_tries++;
+        rounds->wanted = true;
+        rounds->wanted_us = now_us + PS_ROUND_AGAIN_US;
+        return;
+    }
+    rounds->n_tries = 0;
     if (rounds->why == PS_ROUND_LAST) {
         rounds->last_ended = true;
         rounds->last_fault = rounds->fault;
@@ -249,7 +345,11 @@ static bool step_idle(ps_rounds_t *rounds, uint64_t now_us)
     }
     if (now_us < ps_rounds_next(rounds))
         return false;
-    start(rounds, rounds->wanted && now_us >= rounds->wanted_us ? PS_ROUND_ASKED : PS_ROUND_DUE,
+    const bool asked = rounds->wanted && now_us >= rounds->wanted_us;
+    start(rounds,
+          rounds->n_tries != 0 ? rounds->why
+          : asked              ? PS_ROUND_ASKED
+                               : PS_ROUND_DUE,
           now_us);
     return true;
 }
@@ -295,20 +395,18 @@ static void let_go(ps_rounds_t *rounds)
     hands->done(hands->context);
 }
 
-/* The own part is on disk, or will not be: fault. */
-static void own_ended(ps_rounds_t *rounds, uint64_t bytes, uint64_t now_us)
+/* The own one can be cut, or will not be: fault. */
+static void opened(ps_rounds_t *rounds, uint64_t now_us)
 {
+    ps_round_word_t word = {.error = rounds->fault};
     if (!is_first(rounds)) {
-        ps_round_word_t word = {
-            .bytes = bytes, .since_us = now_us - rounds->began_us, .error = rounds->fault};
-        rounds->state = SAID;
-        tell(rounds, 0, &word, PS_ROUND_SAVED);
+        rounds->state = rounds->fault.code == PSC_OK ? READY : SAID;
+        tell(rounds, 0, &word, PS_ROUND_READY);
     } else if (rounds->fault.code != PSC_OK) {
         finish(rounds, now_us);
     } else {
-        rounds->bytes = bytes;
-        rounds->state = PARTS;
-        tell_others(rounds, PS_ROUND_SAVE, &rounds->fault);
+        rounds->state = READY;
+        tell_others(rounds, PS_ROUND_OPEN, &rounds->fault);
     }
 }
 
@@ -318,52 +416,144 @@ static bool step_place(ps_rounds_t *rounds, uint64_t now_us)
     const ps_round_place_t place = hands->place(hands->context, rounds->leaving);
     if (place == PS_ROUND_WAIT)
         return false;
-    rounds->fault = (psc_error_t)PSC_ERROR_INIT;
-    rounds->began_us = now_us;
     if (place == PS_ROUND_TAKEN)
         (void)psc_error_set(&rounds->fault, PSC_BUSY, "a client is making a checkpoint");
-    else if (hands->begin(hands->context, rounds->name, &rounds->fault) == PSC_OK)
+    else if (hands->open(hands->context, rounds->name, &rounds->fault) == PSC_OK)
         rounds->mine = true;
     if (rounds->mine)
-        rounds->state = OWN;
+        rounds->state = OPENING;
     else
-        own_ended(rounds, 0, now_us);
+        opened(rounds, now_us);
+    return true;
+}
+
+/* How the own one stands; where it has failed that is given up, and true returned when it is. The
+ * first server's only where nobody else writes: else in UNDO. */
+static bool has_failed(ps_rounds_t *rounds, bool alone, ps_saver_phase_t *phase_out,
+                       uint64_t *bytes_out)
+{
+    const ps_round_hands_t *hands = rounds->options.hands;
+    const char *name = "";
+    psc_error_t result = PSC_ERROR_INIT;
+    *phase_out = hands->look(hands->context, &result, &name, bytes_out);
+    (void)snprintf(rounds->name, sizeof rounds->name, "%s", name);
+    if (*phase_out == PS_SAVER_FAILED) {
+        if (rounds->fault.code == PSC_OK)
+            rounds->fault = result;
+        if (!alone)
+            return true;
+        hands->abandon(hands->context);
+    } else if (*phase_out == PS_SAVER_IDLE) {
+        let_go(rounds);
+        return true;
+    }
+    return false;
+}
+
+static bool step_opening(ps_rounds_t *rounds, uint64_t now_us)
+{
+    ps_saver_phase_t phase;
+    uint64_t bytes;
+    const bool failed = has_failed(rounds, true, &phase, &bytes);
+    if (!failed && phase != PS_SAVER_OPEN)
+        return false;
+    opened(rounds, now_us);
+    return true;
+}
+
+/* At the first server: all others are ready, or one is not. */
+static bool step_ready(ps_rounds_t *rounds, uint64_t now_us)
+{
+    if (!is_first(rounds) || rounds->n_open != 0)
+        return false;
+    if (rounds->fault.code != PSC_OK) {
+        tell_others(rounds, PS_ROUND_END, &rounds->fault);
+        rounds->state = CLOSE;
+        return true;
+    }
+    tell_others(rounds, PS_ROUND_HOLD, &rounds->fault);
+    hold(rounds, now_us);
+    return true;
+}
+
+/* The own part is on disk, or will not be: fault. */
+static void own_ended(ps_rounds_t *rounds, uint64_t bytes, uint64_t now_us)
+{
+    ps_round_word_t word = {.bytes = bytes,
+                            .since_us = now_us - rounds->cut_us,
+                            .held_us = rounds->own_held_us,
+                            .n_missing = rounds->own_missing,
+                            .error = rounds->fault};
+    if (is_first(rounds)) {
+        rounds->state = PARTS;
+        note_part(rounds, &word, now_us);
+        return;
+    }
+    rounds->state = SAID;
+    tell(rounds, 0, &word, PS_ROUND_SAVED);
+}
+
+/* Calls go on; the cut is made, or will not be. */
+static void release(ps_rounds_t *rounds, uint64_t now_us)
+{
+    const ps_round_hands_t *hands = rounds->options.hands;
+    rounds->cut_us = now_us;
+    rounds->own_held_us = rounds->haste != PS_ROUND_NOW ? now_us - rounds->began_us : 0;
+    hands->release(hands->context);
+    rounds->state = OWN;
+}
+
+static bool step_hold(ps_rounds_t *rounds, uint64_t now_us)
+{
+    const ps_round_hands_t *hands = rounds->options.hands;
+    const bool told = rounds->n_told == rounds->options.n_servers - 1;
+    const bool whole = hands->whole(hands->context, &rounds->own_missing) && told;
+    const bool late = now_us - rounds->began_us >= PS_ROUND_HOLD_US;
+    if (!whole && !late && rounds->haste != PS_ROUND_NOW)
+        return false;
+    if (whole || rounds->haste == PS_ROUND_NOW)
+        rounds->own_missing = 0;
+    else if (rounds->own_missing == 0)
+        rounds->own_missing = 1; /* another server did not tell in time, or a clock did not end */
+    if (!whole && rounds->haste == PS_ROUND_WHOLE)
+        (void)psc_error_set(&rounds->fault, PSC_BUSY,
+                            "calls of %" PRIu32 " clients did not come to their end",
+                            rounds->own_missing);
+    else if (hands->cut(hands->context, &rounds->fault) == PSC_BUSY) {
+        rounds->fault = (psc_error_t)PSC_ERROR_INIT;
+        return false;
+    }
+    release(rounds, now_us);
     return true;
 }
 
 static bool step_own(ps_rounds_t *rounds, uint64_t now_us)
 {
     const ps_round_hands_t *hands = rounds->options.hands;
-    const char *name = "";
+    ps_saver_phase_t phase;
     uint64_t bytes = 0;
-    psc_error_t result = PSC_ERROR_INIT;
-    const ps_saver_phase_t phase = hands->look(hands->context, &result, &name, &bytes);
-    if (phase != PS_SAVER_IDLE && phase != PS_SAVER_SAVED)
-        return false;
-    (void)snprintf(rounds->name, sizeof rounds->name, "%s", name);
-    if (phase == PS_SAVER_IDLE) {
-        rounds->fault = result;
-        let_go(rounds);
+    const bool failed = has_failed(rounds, !is_first(rounds), &phase, &bytes);
+    if (phase == PS_SAVER_OPEN && !is_first(rounds)) {
+        hands->abandon(hands->context); /* it was not cut */
+        return true;
     }
-    own_ended(rounds, bytes, now_us);
+    if (!failed && phase != PS_SAVER_OPEN && phase != PS_SAVER_SAVED)
+        return false;
+    own_ended(rounds, phase == PS_SAVER_SAVED ? bytes : 0, now_us);
     return true;
 }
 
-/* Commits, or gives up: whether that is over, and how it ended. */
-static bool saver_ended(ps_rounds_t *rounds, psc_error_t *result_out)
+/* Commits, or gives up: whether that is over; where it failed: fault. */
+static bool saver_ended(ps_rounds_t *rounds)
 {
-    const ps_round_hands_t *hands = rounds->options.hands;
-    const char *name;
+    ps_saver_phase_t phase;
     uint64_t bytes;
-    if (hands->look(hands->context, result_out, &name, &bytes) != PS_SAVER_IDLE)
-        return false;
-    let_go(rounds);
-    return true;
+    return has_failed(rounds, true, &phase, &bytes);
 }
 
 static bool step_commit(ps_rounds_t *rounds)
 {
-    if (!saver_ended(rounds, &rounds->fault))
+    if (!saver_ended(rounds))
         return false;
     tell_others(rounds, PS_ROUND_END, &rounds->fault);
     rounds->state = CLOSE;
@@ -372,11 +562,10 @@ static bool step_commit(ps_rounds_t *rounds)
 
 static bool step_close(ps_rounds_t *rounds, uint64_t now_us)
 {
-    psc_error_t ignored = PSC_ERROR_INIT; /* what is left of it, the first server removes */
     if (is_first(rounds))
         return close_first(rounds, now_us);
-    if (rounds->mine && !saver_ended(rounds, &ignored))
-        return false;
+    if (rounds->mine && !saver_ended(rounds))
+        return false; /* where that fails, the first server removes what is left */
     rounds->state = IDLE;
     tell_first(rounds, PS_ROUND_ENDED);
     return true;
@@ -384,8 +573,7 @@ static bool step_close(ps_rounds_t *rounds, uint64_t now_us)
 
 static bool step_undo(ps_rounds_t *rounds, uint64_t now_us)
 {
-    psc_error_t given_up = PSC_ERROR_INIT; /* the fault is known */
-    if (!saver_ended(rounds, &given_up))
+    if (!saver_ended(rounds))
         return false;
     finish(rounds, now_us);
     return true;
@@ -398,6 +586,12 @@ static bool step_once(ps_rounds_t *rounds, uint64_t now_us)
         return step_idle(rounds, now_us);
     case PLACE:
         return step_place(rounds, now_us);
+    case OPENING:
+        return step_opening(rounds, now_us);
+    case READY:
+        return step_ready(rounds, now_us);
+    case HOLD:
+        return step_hold(rounds, now_us);
     case OWN:
         return step_own(rounds, now_us);
     case PARTS:
@@ -423,6 +617,8 @@ void ps_rounds_step(ps_rounds_t *rounds, uint64_t now_us, bool *progress_out)
 uint64_t ps_rounds_next(const ps_rounds_t *rounds)
 {
     uint64_t next_us = UINT64_MAX;
+    if (rounds->state == READY || rounds->state == HOLD)
+        return 0;
     if (!is_first(rounds) || rounds->state != IDLE || rounds->leaving)
         return next_us;
     if (rounds->wanted)

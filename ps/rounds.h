@@ -2,8 +2,9 @@
  * Checkpoints that servers make by themselves, asked for by a signal, every so often, or at their
  * end: a state machine without I/O or clock, one at each server.
  *
- * A round is one such checkpoint: the first server's part, then those of all others at once, then
- * the first commits it. Nothing of it waits, so that servers serve meanwhile.
+ * A round is one such checkpoint: all servers get ready, hold what does not belong to it, and cut
+ * when each has what does (ps/table/calls.h); then all write their parts, and the first commits it.
+ * Nothing of it waits, so that servers serve meanwhile.
  *
  *     ps_rounds_ask(rounds, own_rank, passed_on, now_us)      a signal came
  *     ps_rounds_hear(rounds, from, &word, now_us)             for each word of another server
@@ -16,6 +17,7 @@
 #ifndef PS_ROUNDS_H
 #define PS_ROUNDS_H
 
+#include "ps/table/calls.h"
 #include "ps/table/saver.h"
 
 typedef enum ps_round_why {
@@ -26,7 +28,10 @@ typedef enum ps_round_why {
 
 typedef enum ps_round_word_kind {
     PS_ROUND_ASK,   /* to the first server: a signal came here; passed_on */
-    PS_ROUND_SAVE,  /* from the first: make a part of `name` */
+    PS_ROUND_OPEN,  /* from the first: get ready for a part of `name` */
+    PS_ROUND_READY, /* to the first: it can be cut, or why not: error */
+    PS_ROUND_HOLD,  /* from the first: cut when all is there that belongs to it; haste */
+    PS_ROUND_REACH, /* to each other: which of its parts belong to it: calls; is_last: clock */
     PS_ROUND_SAVED, /* to the first: it is on disk (bytes, since_us), or why not: error */
     PS_ROUND_END,   /* from the first: it is committed, or error: give it up */
     PS_ROUND_ENDED, /* to the first: nothing of it is under way here any more */
@@ -34,12 +39,28 @@ typedef enum ps_round_word_kind {
     PS_ROUND_OVER,  /* from the first: all have left; name of the last checkpoint, or error */
 } ps_round_word_kind_t;
 
+/* How long a cut may wait for what belongs to it. */
+typedef enum ps_round_haste {
+    PS_ROUND_WHOLE, /* as long as others may be held; then it is given up, to be tried again */
+    PS_ROUND_TORN,  /* the same; then it is made as it is */
+    PS_ROUND_NOW,   /* nobody is served any more */
+} ps_round_haste_t;
+
+#define PS_ROUND_CALLS 16u /* of a word */
+
 /* What servers of a job tell each other; plain bytes, since all are of one release. */
 typedef struct ps_round_word {
     uint32_t kind;      /* ps_round_word_kind_t */
     uint32_t passed_on; /* whether the signal was one that all servers get */
+    uint32_t haste;     /* ps_round_haste_t */
+    uint32_t n_missing; /* clients of whose calls something was missing when the time was over */
     uint64_t bytes;     /* of the part */
     uint64_t since_us;  /* how long ago the sender cut */
+    uint64_t held_us;   /* that it held calls for */
+    uint64_t clock;
+    uint32_t is_last; /* of the words that tell calls */
+    uint32_t n_calls;
+    ps_call_part_t calls[PS_ROUND_CALLS];
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     psc_error_t error;
 } ps_round_word_t;
@@ -48,9 +69,11 @@ typedef struct ps_round_word {
 typedef struct ps_round_report {
     ps_round_why_t why;
     const char *name;   /* "": it got none */
-    uint64_t took_us;   /* from the first cut to the end */
+    uint64_t took_us;   /* from when calls were held to the end */
     uint64_t bytes;     /* of all parts */
-    uint64_t spread_us; /* between the first server's cut and the last one's, at most */
+    uint64_t spread_us; /* between the first cut and the last one, at most */
+    uint64_t held_us;   /* that a server held calls for, at most */
+    uint32_t n_missing; /* the most clients that any server cut in the middle of a call */
     psc_error_t error;  /* why it did not come into being; PSC_OK: it did */
 } ps_round_report_t;
 
@@ -65,15 +88,27 @@ typedef struct ps_round_hands {
     void *context;
     /* leaving: nobody's checkpoint but the servers' own counts any more. */
     ps_round_place_t (*place)(void *context, bool leaving);
-    /* Cuts now. name: "" at the first server. */
-    psc_status_t (*begin)(void *context, const char *name, psc_error_t *error);
-    /* The phase of what was begun; in IDLE how it ended. The name once it has one, and the bytes
-     * of the part once it is SAVED. */
+    /* Begins one that can be cut when it is OPEN. name: "" at the first server. */
+    psc_status_t (*open)(void *context, const char *name, psc_error_t *error);
+    /* From now on what does not belong to the cut waits, until release. *clock_out: for the others.
+     */
+    void (*hold)(void *context, uint64_t *clock_out);
+    /* What another server is to reach, as ps_calls_tell; what others say that this one is to. */
+    size_t (*calls)(void *context, uint32_t server, uint32_t *seat_io, ps_call_part_t *calls_out,
+                    size_t most);
+    void (*reach)(void *context, const ps_call_part_t *calls, size_t n);
+    void (*reach_clock)(void *context, uint64_t clock);
+    bool (*whole)(void *context, uint32_t *n_missing_out);
+    /* In OPEN. Errors: BUSY: not at this moment, but soon. */
+    psc_status_t (*cut)(void *context, psc_error_t *error);
+    void (*release)(void *context);
+    /* The phase of what was begun; in FAILED why. The name from OPEN on, and the bytes of the part
+     * once it is SAVED. */
     ps_saver_phase_t (*look)(void *context, psc_error_t *result_out, const char **name_out,
                              uint64_t *bytes_out);
-    void (*commit)(void *context); /* both in SAVED */
-    void (*abandon)(void *context);
-    void (*done)(void *context); /* it has ended, and others may begin */
+    void (*commit)(void *context);  /* in SAVED */
+    void (*abandon)(void *context); /* in OPEN, SAVED and FAILED */
+    void (*done)(void *context);    /* it has ended, and others may begin */
     void (*tell)(void *context, uint32_t server, const ps_round_word_t *word);
     void (*report)(void *context, const ps_round_report_t *report);
 } ps_round_hands_t;
@@ -100,6 +135,11 @@ void ps_rounds_destroy(ps_rounds_t *rounds);
  * A checkpoint is begun after it in any case, so that all that was answered before is in it.
  */
 #define PS_ROUND_SETTLE_US UINT64_C(200000)
+/* Calls are held for so long at most, and where that was not enough it is tried again so much
+ * later, so often; the last time what is there is cut. */
+#define PS_ROUND_HOLD_US UINT64_C(50000)
+#define PS_ROUND_AGAIN_US UINT64_C(100000)
+#define PS_ROUND_TRIES 4u
 void ps_rounds_ask(ps_rounds_t *rounds, uint32_t server, bool passed_on, uint64_t now_us);
 
 void ps_rounds_hear(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *word,
@@ -108,7 +148,8 @@ void ps_rounds_hear(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *w
 /* Goes on as far as it can now. Sets *progress_out when anything moved. */
 void ps_rounds_step(ps_rounds_t *rounds, uint64_t now_us, bool *progress_out);
 
-/* When a step will have something to do by itself; UINT64_MAX: never. */
+/* When a step will have something to do by itself; UINT64_MAX: never; 0: words of others and what
+ * is served now are waited for, and calls of clients with them. */
 uint64_t ps_rounds_next(const ps_rounds_t *rounds);
 
 /* Nobody is served here any more; only rounds go on, to their end at all servers. */

@@ -3,8 +3,9 @@
  * round ended is logged by the first server, by the checkpoint's name.
  *
  * Signals come on a thread of their own and leave a mark, which the next step takes. Words of the
- * other servers are looked for every HEAR_US, not at every turn, since that is a call of MPI; they
- * do not end the owner's wait, which lasts a tenth of a second at most.
+ * other servers are looked for every HEAR_US, not at every turn, since that is a call of MPI, but
+ * where a round waits for them (ps_rounds_next is 0); they do not end the owner's wait, which lasts
+ * a tenth of a second at most.
  */
 #include "ps/server_rounds.h"
 
@@ -12,6 +13,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "ps/rounds.h"
+#include "ps/table/shard_hold.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -40,7 +42,7 @@ static ps_round_place_t place(void *context, bool leaving)
     uint64_t bytes;
     const ps_saver_phase_t phase = ps_saver_look(shard, &result, &name, &bytes);
     if (phase == PS_SAVER_IDLE)
-        return ps_saver_may_cut(shard) ? PS_ROUND_FREE : PS_ROUND_WAIT;
+        return PS_ROUND_FREE;
     if (phase == PS_SAVER_ABANDONING)
         return PS_ROUND_WAIT;
     if (phase == PS_SAVER_SAVED && (leaving || ps_saver_is_orphan(shard))) {
@@ -50,10 +52,56 @@ static ps_round_place_t place(void *context, bool leaving)
     return leaving ? PS_ROUND_WAIT : PS_ROUND_TAKEN;
 }
 
-static psc_status_t begin(void *context, const char *name, psc_error_t *error)
+static psc_status_t open_one(void *context, const char *name, psc_error_t *error)
 {
     ps_server_rounds_t *rounds = context;
-    return ps_saver_begin(rounds->options.shard, name, 0, error);
+    return ps_saver_open(rounds->options.shard, name, error);
+}
+
+static void hold(void *context, uint64_t *clock_out)
+{
+    ps_server_rounds_t *rounds = context;
+    ps_shard_hold(rounds->options.shard, clock_out);
+}
+
+static size_t calls(void *context, uint32_t server, uint32_t *seat_io, ps_call_part_t *calls_out,
+                    size_t most)
+{
+    ps_server_rounds_t *rounds = context;
+    return ps_shard_hold_tell(rounds->options.shard, server, seat_io, calls_out, most);
+}
+
+static void reach(void *context, const ps_call_part_t *parts, size_t n)
+{
+    ps_server_rounds_t *rounds = context;
+    ps_shard_hold_reach(rounds->options.shard, parts, n);
+}
+
+static void reach_clock(void *context, uint64_t clock)
+{
+    ps_server_rounds_t *rounds = context;
+    ps_shard_hold_reach_clock(rounds->options.shard, clock);
+}
+
+static bool whole(void *context, uint32_t *n_missing_out)
+{
+    ps_server_rounds_t *rounds = context;
+    return ps_shard_hold_whole(rounds->options.shard, n_missing_out);
+}
+
+static psc_status_t cut(void *context, psc_error_t *error)
+{
+    ps_server_rounds_t *rounds = context;
+    ps_shard_t *shard = rounds->options.shard;
+    if (!ps_saver_may_cut(shard))
+        return psc_error_set(error, PSC_BUSY, "in the middle of a clock");
+    return ps_saver_cut(shard, error);
+}
+
+static void release(void *context)
+{
+    ps_server_rounds_t *rounds = context;
+    ps_shard_hold_release(rounds->options.shard);
 }
 
 static ps_saver_phase_t look(void *context, psc_error_t *result_out, const char **name_out,
@@ -97,7 +145,7 @@ static void report(void *context, const ps_round_report_t *report)
     };
     const char *why = reasons[report->why], *name = report->name[0] != '\0' ? report->name : "none";
     const ps_server_rounds_t *rounds = context;
-    char spread[64] = "";
+    char spread[64] = "", torn[80] = "";
     if (report->error.code != PSC_OK) {
         psc_log(PSC_LOG_WARN, "checkpoint %s (%s) was not made: %s", name, why,
                 report->error.message);
@@ -106,8 +154,13 @@ static void report(void *context, const ps_round_report_t *report)
     if (rounds->options.n_servers != 1)
         (void)snprintf(spread, sizeof spread, ", servers cut within %.3f s",
                        (double)report->spread_us / 1e6);
-    psc_log(PSC_LOG_INFO, "checkpoint %s (%s) is made: %.3f s, %" PRIu64 " bytes%s", name, why,
-            (double)report->took_us / 1e6, report->bytes, spread);
+    if (report->n_missing != 0)
+        (void)snprintf(torn, sizeof torn, ", %" PRIu32 " clients in the middle of a call",
+                       report->n_missing);
+    psc_log(report->n_missing != 0 ? PSC_LOG_WARN : PSC_LOG_INFO,
+            "checkpoint %s (%s) is made: %.3f s, %" PRIu64 " bytes, pushes held %.3f s%s%s", name,
+            why, (double)report->took_us / 1e6, report->bytes, (double)report->held_us / 1e6,
+            spread, torn);
 }
 
 /* ---- life ---- */
@@ -121,7 +174,14 @@ psc_status_t ps_server_rounds_create(const ps_server_rounds_options_t *options,
     rounds->options = *options;
     rounds->hands = (ps_round_hands_t){.context = rounds,
                                        .place = place,
-                                       .begin = begin,
+                                       .open = open_one,
+                                       .hold = hold,
+                                       .calls = calls,
+                                       .reach = reach,
+                                       .reach_clock = reach_clock,
+                                       .whole = whole,
+                                       .cut = cut,
+                                       .release = release,
                                        .look = look,
                                        .commit = commit,
                                        .abandon = abandon,
@@ -165,7 +225,8 @@ void ps_server_rounds_step(ps_server_rounds_t *rounds, uint64_t now_us, bool *pr
         atomic_store(&rounds->asked[passed_on], false);
         ps_rounds_ask(rounds->rounds, rounds->options.rank, passed_on != 0, now_us);
     }
-    if (fellows != NULL && now_us - rounds->heard_us >= HEAR_US) {
+    const bool hurries = ps_rounds_next(rounds->rounds) == 0;
+    if (fellows != NULL && (hurries || now_us - rounds->heard_us >= HEAR_US)) {
         rounds->heard_us = now_us;
         while (fellows->hear(fellows->context, &word, &from)) {
             *progress_out = true;

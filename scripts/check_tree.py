@@ -129,6 +129,7 @@ COVERED_BY = [
     ("ps/store/cold_", "tests/unit/ps/store/test_cold.c", "one suite over every cold tier"),
     ("ps/store/store_plan.c", "tests/unit/ps/test_table_plan.c", "plans against open stores"),
     ("ps/store/room.c", "tests/unit/ps/store/test_store.c", "part of the store"),
+    ("worker/core_parts.c", "tests/unit/worker/test_core.c", "what numbers calls get"),
     ("worker/issue_again.c", "tests/unit/worker/test_core_relay.c", "messages of a relaid core"),
     ("worker/train/kernel.c", "tests/unit/worker/train/test_window.c", "tables of window.c"),
     ("worker/train/window_reference.c", "tests/unit/worker/train/test_window.c",

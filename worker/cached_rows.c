@@ -37,6 +37,7 @@ static void clear_issuer(psw_issuer_t *issuer)
     psw_batch_destroy(issuer->batch);
     psw_router_destroy(issuer->router);
     psc_free(issuer->row_scratch);
+    psc_free(issuer->starts);
 }
 
 void psw_cached_destroy(psw_cached_t *cached)

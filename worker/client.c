@@ -83,6 +83,7 @@ void psw_client_destroy(embps_client_t *client)
     psw_core_destroy(client->issuer.core);
     psw_cached_destroy(client->cached);
     psc_free(client->issuer.row_scratch);
+    psc_free(client->issuer.starts);
     psc_free(client);
 }
 
@@ -115,6 +116,8 @@ psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message, uint
         st = psw_core_part(core, request, s, &part, &what);
         if (st != PSC_OK)
             break;
+        if (message->kind == PSP_CLOCK)
+            psw_core_tell_parts(core, &part);
         message->request = part.header;
         st = psp_message_pack(psw_core_pool(core), message, &buffer, &what);
         if (st == PSC_OK)

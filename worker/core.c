@@ -57,8 +57,9 @@ psc_status_t psw_core_create(const psw_core_options_t *options, psw_core_t **cor
     core->ready_head = core->ready_tail = NONE;
     core->next_deadline_us = UINT64_MAX;
     core->servers = psc_alloc_array(options->n_servers, sizeof *core->servers);
+    core->promised = psc_alloc_zeroed(options->n_servers, sizeof *core->promised);
     psc_status_t st = PSC_OK;
-    if (core->servers == NULL)
+    if (core->servers == NULL || core->promised == NULL)
         st = psc_error_set(error, PSC_NO_MEMORY, "no memory for a client of %u servers",
                            options->n_servers);
     else
@@ -96,6 +97,7 @@ void psw_core_destroy(psw_core_t *core)
     psp_scratch_destroy(core->scratch);
     psc_free(core->parts);
     psc_free(core->servers);
+    psc_free(core->promised);
     psc_free(core);
 }
 
@@ -364,6 +366,7 @@ psc_status_t psw_core_hello(psw_core_t *core, psw_request_t **request_out, psc_e
                                  .request = part.header,
                                  .u.hello = {.worker = core->options.worker,
                                              .n_workers = core->options.n_workers,
+                                             .client = core->client,
                                              .n_former = core->n_former,
                                              .former = core->former_sessions}};
         psp_buffer_t *buffer;

@@ -62,6 +62,19 @@ PSC_MUST_CHECK psc_status_t psw_core_request(psw_core_t *core, psp_kind_t kind,
 PSC_MUST_CHECK psc_status_t psw_core_part(psw_core_t *core, psw_request_t *request, uint32_t server,
                                           psw_part_t *part_out, psc_error_t *error);
 
+/* ---- calls whose parts servers can tell apart (core_parts.c) ---- */
+
+/* The number by which all servers know this guest, random, to be told before its hello; 0: it
+ * numbers nothing. Workers need none. */
+void psw_core_set_client(psw_core_t *core, uint64_t client);
+bool psw_core_numbers_parts(const psw_core_t *core);
+/* The next call has so many pushes for this server; once for each server, before the first of them
+ * is begun. Then each of them is numbered, between psw_core_part and its packing. */
+void psw_core_promise(psw_core_t *core, uint32_t server, uint64_t n_messages);
+void psw_core_number_part(psw_core_t *core, psw_part_t *part);
+/* A part tells what all servers get, this call's parts included. Borrowed until it is packed. */
+void psw_core_tell_parts(const psw_core_t *core, psw_part_t *part);
+
 /*
  * Ends the part begun last: buffer is sent to its server behind all that was enqueued before.
  * begin, n: its rows in request->order. reply_bytes: about how long the answer will be. Takes

@@ -169,19 +169,25 @@ psc_status_t psw_core_relay(psw_core_t *core, uint32_t n_servers, psc_error_t *e
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "%" PRIu32 " servers; 1 to %u may be",
                              n_servers, PSC_MAX_SERVERS);
     psw_server_state_t *servers = psc_alloc_array(n_servers, sizeof *servers);
-    if (servers == NULL)
-        return psc_error_set(error, PSC_NO_MEMORY, "no memory for a client of %" PRIu32 " servers",
-                             n_servers);
-    psc_status_t st = core->relaying ? PSC_OK : keep_former(core, error);
+    uint64_t *promised = psc_alloc_zeroed(n_servers, sizeof *promised);
+    psc_status_t st = PSC_OK;
+    if (servers == NULL || promised == NULL)
+        st = psc_error_set(error, PSC_NO_MEMORY, "no memory for a client of %" PRIu32 " servers",
+                           n_servers);
+    else if (!core->relaying)
+        st = keep_former(core, error);
     if (st != PSC_OK) {
         psc_free(servers);
+        psc_free(promised);
         return st;
     }
     strand_all(core);
     for (uint32_t s = 0; s < n_servers; s++)
         servers[s] = psw_core_new_server(core);
     psc_free(core->servers);
+    psc_free(core->promised);
     core->servers = servers;
+    core->promised = promised;
     core->options.n_servers = n_servers;
     core->ready_head = core->ready_tail = NONE;
     core->next_deadline_us = UINT64_MAX;

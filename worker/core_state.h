@@ -41,6 +41,7 @@ typedef struct psw_server_state {
     uint32_t lease_ms;     /* 0: none */
     uint64_t heard_us;     /* when it last answered anything, in the core's patience */
     uint64_t pushed;       /* the last push or import that it acknowledged */
+    uint64_t n_numbered;   /* pushes with numbers that were made for it */
     char host[PSP_NAME_MAX + 1];
 } psw_server_state_t;
 
@@ -80,6 +81,8 @@ struct psw_core {
     uint64_t clock, first_clock; /* first_clock: the one that hello told */
     char resumed[PSP_CHECKPOINT_NAME_MAX + 1];
     uint64_t requests_begun, messages_sent;
+    uint64_t client;    /* of a guest that numbers its parts; 0: it does not */
+    uint64_t *promised; /* [n_servers] the last push of the calls until now */
     psc_error_t error;
 
     uint64_t now_us;        /* the driver's time; 0: not told yet */

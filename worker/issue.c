@@ -23,6 +23,7 @@
 #include "common/stream_copy.h"
 
 #define PIECE_BYTES ((size_t)32 << 10) /* rows of four times as much are sent as two messages */
+#define NUMBER_BYTES ((size_t)10)      /* of a part, at most */
 
 /* A call between its split and its last message. */
 typedef struct plan {
@@ -33,7 +34,9 @@ typedef struct plan {
     size_t n_distinct;
     const uint32_t *start; /* by server, in request->order from base on */
     uint32_t base;
+    size_t most;    /* rows of a message */
     bool want_rows; /* of a push */
+    bool numbered;  /* of a push: its messages are */
 } plan_t;
 
 /* Reads what can be read without asking. */
@@ -251,18 +254,27 @@ static size_t whole_root(size_t x)
     return root;
 }
 
+/* Bytes of a message beside the numbers of parts that it tells. */
+static size_t room_for_rows(const plan_t *plan)
+{
+    const psw_core_t *core = plan->issuer->core;
+    const size_t all = psw_core_max_message_bytes(core);
+    const size_t numbers = plan->numbered ? NUMBER_BYTES * psw_core_n_servers(core) : 0;
+    return numbers < all ? all - numbers : 0;
+}
+
 /*
  * Rows of a message at most. With n messages, what only one side can do at a time shrinks with
  * 1 / n and what a message costs grows with n: so n goes with the root of the bytes.
  */
-static size_t most_rows(const plan_t *plan)
+static size_t most_rows(const plan_t *plan, bool idle)
 {
     const psw_core_t *core = plan->issuer->core;
     const psw_target_t *target = plan->target;
-    size_t most = psp_rows_per_message(target->dim, psw_core_max_message_bytes(core));
+    size_t most = psp_rows_per_message(target->dim, room_for_rows(plan));
     if (target->max_rows != 0 && target->max_rows < most)
         most = target->max_rows;
-    if (target->whole || !psw_core_idle(core))
+    if (target->whole || !idle)
         return most;
     size_t largest = 0; /* part of one server */
     for (uint32_t s = 0; s < psw_core_n_servers(core); s++) {
@@ -282,7 +294,7 @@ static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pul
 {
     psw_core_t *core = plan->issuer->core;
     const uint32_t n_servers = psw_core_n_servers(core);
-    const size_t most = most_rows(plan);
+    const size_t most = plan->most;
     bool more = true;
     for (size_t skip = 0; more; skip += most) {
         more = false;
@@ -298,6 +310,11 @@ static psc_status_t send_parts(const plan_t *plan, const psw_pull_options_t *pul
             if (st == PSC_OK)
                 st = psw_core_part(core, plan->request, s, &part, error);
             part.header.deadline_ms = pull != NULL ? pull->deadline_ms : 0;
+            if (st == PSC_OK && plan->numbered) {
+                psw_core_number_part(core, &part);
+                if (skip == 0)
+                    psw_core_tell_parts(core, &part);
+            }
             if (st == PSC_OK)
                 st = pull != NULL ? pull_part(plan, pull, &part, begin, (uint32_t)n, error)
                                   : push_part(plan, push, &part, begin, (uint32_t)n, error);
@@ -347,6 +364,7 @@ psc_status_t psw_issue_pull(psw_issuer_t *issuer, const psw_target_t *target,
     if (st == PSC_OK)
         st = psw_request_keep_duplicates(plan.request, plan.distinct.duplicates,
                                          plan.distinct.n_duplicates, &what);
+    plan.most = st == PSC_OK ? most_rows(&plan, psw_core_idle(issuer->core)) : 0;
     if (st == PSC_OK)
         st = send_parts(&plan, options, NULL, room, &what);
     return finish(&plan, st, &what, issued_out, error);
@@ -379,6 +397,16 @@ static psc_status_t check_sums(const psw_issuer_t *issuer, size_t dim,
     return PSC_OK;
 }
 
+/* Room to keep one split while another is made. */
+static psc_status_t reserve_starts(psw_issuer_t *issuer, uint32_t n_servers, psc_error_t *error)
+{
+    uint32_t *starts = psc_realloc_array(issuer->starts, (size_t)n_servers + 1, sizeof *starts);
+    if (starts == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "no memory to route to %u servers", n_servers);
+    issuer->starts = starts;
+    return PSC_OK;
+}
+
 /* A row of scratch: for sums that are only looked at, rows that lie unaligned in a message, and
  * those that go in another format; behind it the random bits, whole blocks of eight. */
 static psc_status_t reserve_row(psw_issuer_t *issuer, size_t dim, psc_error_t *error)
@@ -401,21 +429,77 @@ psc_status_t psw_issue_check_sums(psw_issuer_t *issuer, const psw_target_t *targ
     return st == PSC_OK ? check_sums(issuer, target->dim, distinct, options, error) : st;
 }
 
-/* Rows that are to come back, then the others. */
+/* ---- numbers of messages ---- */
+
+/* Whether the messages of a push are to be numbered: they count at once, and servers may know whose
+ * they are. */
+static bool is_numbered(const plan_t *plan, const psw_push_options_t *options)
+{
+    const plan_t numbered = {.issuer = plan->issuer, .numbered = true};
+    return !options->synchronous && psw_core_numbers_parts(plan->issuer->core) &&
+           psp_rows_per_message(plan->target->dim, room_for_rows(&numbered)) != 0;
+}
+
+/* Messages of the halves of a call for a server. */
+static uint64_t count_messages(const plan_t *halves, size_t n_halves, uint32_t server)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < n_halves; i++) {
+        const size_t rows = halves[i].start[server + 1] - halves[i].start[server];
+        n += (rows + halves[i].most - 1) / halves[i].most;
+    }
+    return n;
+}
+
+/* Promises the messages of a call that are numbered. The only message to the only server is whole
+ * without a number. */
+static void promise(plan_t *halves, size_t n_halves)
+{
+    psw_core_t *core = halves[0].issuer->core;
+    const uint32_t n_servers = psw_core_n_servers(core);
+    if (!halves[0].numbered)
+        return;
+    if (n_servers == 1 && count_messages(halves, n_halves, 0) <= 1) {
+        for (size_t i = 0; i < n_halves; i++)
+            halves[i].numbered = false;
+        return;
+    }
+    for (uint32_t s = 0; s < n_servers; s++)
+        psw_core_promise(core, s, count_messages(halves, n_halves, s));
+}
+
+/* Rows that are to come back, then the others: both are split before the first message, so that it
+ * can tell of all. */
 static psc_status_t push_picked(plan_t *plan, const psw_push_options_t *options, psw_room_t room,
                                 psc_error_t *error)
 {
     const psw_asked_t *asked = options->picked->asked;
-    const size_t ends[2] = {asked->n_wanted, asked->n};
+    const uint32_t n_servers = psw_core_n_servers(plan->issuer->core);
+    const size_t n_others = asked->n - asked->n_wanted;
+    plan_t halves[2] = {*plan, *plan};
     psc_status_t st = begin_picked(plan, options->picked, error);
-    for (size_t i = 0, from = 0; st == PSC_OK && i < 2; from = ends[i++]) {
-        plan->want_rows = i == 0;
-        if (from == ends[i])
-            continue;
-        st = split_picked(plan, asked, from, ends[i] - from, error);
-        if (st == PSC_OK)
-            st = send_parts(plan, NULL, options, room, error);
+    if (st == PSC_OK)
+        st = reserve_starts(plan->issuer, n_servers, error);
+    for (size_t i = 2; st == PSC_OK && i-- > 0;) {
+        plan_t *half = &halves[i];
+        *half = *plan;
+        half->want_rows = i == 0;
+        st = split_picked(half, asked, i == 0 ? 0 : asked->n_wanted,
+                          i == 0 ? asked->n_wanted : n_others, error);
+        if (st != PSC_OK)
+            break;
+        half->most =
+            most_rows(half, psw_core_idle(plan->issuer->core) && (i == 0 || asked->n_wanted == 0));
+        if (i == 1) {
+            memcpy(plan->issuer->starts, half->start,
+                   ((size_t)n_servers + 1) * sizeof *half->start);
+            half->start = plan->issuer->starts;
+        }
     }
+    if (st == PSC_OK)
+        promise(halves, 2);
+    for (size_t i = 0; st == PSC_OK && i < 2; i++)
+        st = send_parts(&halves[i], NULL, options, room, error);
     return st;
 }
 
@@ -433,14 +517,18 @@ psc_status_t psw_issue_push(psw_issuer_t *issuer, const psw_target_t *target,
     psw_request_set_cache(plan.request, options->cache, target->table,
                           psw_core_clock(issuer->core));
     st = reserve_row(issuer, target->dim, &what);
+    plan.numbered = is_numbered(&plan, options);
     if (st == PSC_OK && options->picked != NULL) {
         st = push_picked(&plan, options, room, &what);
     } else if (st == PSC_OK) {
         st = split(&plan, options->ids, options->n, options->rows == NULL, NULL, &what);
         if (st == PSC_OK)
             st = check_sums(issuer, target->dim, &plan.distinct, options, &what);
-        if (st == PSC_OK)
+        plan.most = st == PSC_OK ? most_rows(&plan, psw_core_idle(issuer->core)) : 0;
+        if (st == PSC_OK) {
+            promise(&plan, 1);
             st = send_parts(&plan, NULL, options, room, &what);
+        }
     }
     return finish(&plan, st, &what, issued_out, error);
 }

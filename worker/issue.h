@@ -21,6 +21,7 @@ typedef struct psw_issuer {
     float *row_scratch;   /* one row and 16 random bits for each of its values, grows to the widest
                            table; psc_free */
     size_t row_scratch_floats; /* of the row */
+    uint32_t *starts;          /* of a split that is kept; psc_free */
 } psw_issuer_t;
 
 /* A table as its messages name it. */

@@ -19,6 +19,7 @@
 #include "proto/grpc/grpc_client.h"
 
 #include <stdio.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define SCRATCH_BYTES ((size_t)1 << 20)
@@ -276,8 +277,16 @@ static const char *trouble_of(const void *transport, uint32_t server)
     return psp_grpc_client_trouble(transport, server);
 }
 
+/* A number that no other client has; 0 where the system gives none. */
+static uint64_t draw_number(void)
+{
+    uint64_t number = 0;
+    return getrandom(&number, sizeof number, 0) == (ssize_t)sizeof number ? number : 0;
+}
+
 psc_status_t psw_reach_all(psw_patience_t *patience, embps_client_t *client, psc_error_t *error)
 {
+    psw_core_set_client(client->driver.core, draw_number());
     psw_core_set_trouble(client->driver.core, trouble_of, client->driver.transport);
     psc_status_t st = hello_all(patience, client, error);
     return st == PSC_OK ? keep_sessions(client, error) : st;

@@ -176,7 +176,9 @@ static psc_status_t revive_guests(const psp_saved_part_t *part, ps_shard_t *shar
                                       .progress = from->progress,
                                       .push_sequence = from->push_sequence};
         if (from->guest && from->id != 0 && from->next_sequence != 0)
-            st = ps_guests_revive(shard, &session, from->next_sequence, error);
+            st = ps_guests_revive(shard, &session, from->next_sequence,
+                                  (ps_call_part_t){.client = from->client, .part = from->part},
+                                  error);
     }
     return st;
 }

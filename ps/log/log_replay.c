@@ -58,7 +58,7 @@ static psc_status_t replay_session(ps_shard_t *shard, const ps_log_record_t *rec
     }
     if (peer == shard->sessions.n_all) {
         const ps_session_t session = {.id = from.id, .state = PS_SESSION_LIVE};
-        st = ps_guests_revive(shard, &session, 1, error);
+        st = ps_guests_revive(shard, &session, 1, (ps_call_part_t){.client = from.client}, error);
         peer = ps_guests_find(shard, from.id);
     }
     if (st != PSC_OK)
@@ -68,6 +68,7 @@ static psc_status_t replay_session(ps_shard_t *shard, const ps_log_record_t *rec
     session->progress = from.progress > session->progress ? from.progress : session->progress;
     if (from.push_sequence > session->push_sequence)
         session->push_sequence = from.push_sequence;
+    ps_calls_done(&shard->calls, peer, from.part);
     if (from.sequence != UINT64_MAX)
         ps_guests_go_on(shard, peer, from.sequence + 1);
     return PSC_OK;
@@ -82,6 +83,7 @@ static void count_push(ps_shard_t *shard, const psp_request_header_t *header)
     ps_session_t *session = &shard->sessions.all[peer];
     if (header->sequence > session->push_sequence)
         session->push_sequence = header->sequence;
+    ps_calls_done(&shard->calls, peer, header->part);
     ps_guests_go_on(shard, peer, header->sequence + 1);
 }
 

@@ -54,6 +54,9 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
     if (st == PSC_OK)
         st = ps_session_begin(&shard->sessions, peer, shard->options.cluster, shard->options.rank,
                               error);
+    if (st == PSC_OK)
+        st = ps_calls_begin(&shard->calls, peer, ps_calls_client(guest, peer, hello->client), 0,
+                            error);
     if (st == PSC_OK && guest)
         st = ps_guests_begin(shard, peer, request->buffer->grant, error);
     if (st != PSC_OK) {

@@ -243,7 +243,7 @@ psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, const psp_grant_t
 }
 
 psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, uint64_t next,
-                              psc_error_t *error)
+                              ps_call_part_t part, psc_error_t *error)
 {
     uint32_t i = 0;
     while (i < shard->guests.n && shard->guests.ids[i] != 0)
@@ -254,6 +254,8 @@ psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, ui
                              shard->guests.n);
     *session_of(shard, peer) = *session;
     psc_status_t st = ps_guests_begin(shard, peer, NULL, error);
+    if (st == PSC_OK)
+        st = ps_calls_begin(&shard->calls, peer, part.client, part.part, error);
     if (st != PSC_OK)
         return st;
     if (peer >= shard->sessions.n_all)
@@ -324,6 +326,7 @@ void ps_guests_end(ps_shard_t *shard, uint32_t peer)
     psc_free(guest);
     guests->all[i] = NULL;
     guests->ids[i] = 0;
+    ps_calls_end(&shard->calls, peer);
     session_of(shard, peer)->state = PS_SESSION_GONE;
     while (shard->sessions.n_all > shard->sessions.n) {
         const uint32_t last = shard->sessions.n_all - 1;

@@ -10,6 +10,7 @@
 #define PS_TABLE_GUESTS_H
 
 #include "proto/rights.h"
+#include "ps/table/calls.h"
 #include "ps/table/session.h"
 #include "ps/table/shard.h"
 
@@ -57,9 +58,10 @@ PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_
 PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer,
                                             const psp_grant_t *grant, psc_error_t *error);
 /* The session of a free seat, as a checkpoint has it: all requests with sequences below next were
- * served. Errors: NO_MEMORY; BUSY (no seat is free). */
+ * served, and its client's parts up to part. Errors: NO_MEMORY; BUSY (no seat is free). */
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,
-                                             uint64_t next, psc_error_t *error);
+                                             uint64_t next, ps_call_part_t part,
+                                             psc_error_t *error);
 
 /* For a log that is replayed: the seat of a session; the shard's sessions.n_all: it has none. And
  * requests of it below next were served. */

@@ -190,7 +190,9 @@ static void log_session(ps_shard_t *shard, uint32_t peer, uint64_t sequence)
                                      .clock = session->clock,
                                      .progress = session->progress,
                                      .push_sequence = session->push_sequence,
-                                     .sequence = sequence};
+                                     .sequence = sequence,
+                                     .client = shard->calls.seats[peer].client,
+                                     .part = shard->calls.seats[peer].done};
     submit_small(&shard->logger, PS_LOG_SESSION, &record, sizeof record);
 }
 

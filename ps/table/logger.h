@@ -34,6 +34,7 @@ typedef struct ps_log_session {
     uint64_t clock, progress;
     uint64_t push_sequence; /* the last push that counts */
     uint64_t sequence;      /* the last request that was served; 0: none of this record's */
+    uint64_t client, part;  /* see ps_call_part_t */
 } ps_log_session_t;
 
 /* What the sink is to do. */

@@ -6,6 +6,7 @@
  *     WAIT_ROOM   the store has no room for its rows now
  *     WAIT_ROWS   its rows are on their way from the cold tier; those in memory are pinned
  *     WAIT_OTHERS a barrier that others have not reached
+ *     WAIT_CUT    a push that is to count after a checkpoint that several servers make together
  *     WAIT_SAVE   a checkpoint that is being written; by disks alone
  *     DEFERRED    a synchronous push, answered, that counts when its clock has ended (clock_sum.h)
  *     DONE        answered
@@ -27,6 +28,7 @@ typedef enum ps_request_state {
     PS_REQUEST_WAIT_ROOM,
     PS_REQUEST_WAIT_ROWS,
     PS_REQUEST_WAIT_OTHERS,
+    PS_REQUEST_WAIT_CUT,
     PS_REQUEST_WAIT_SAVE,
     PS_REQUEST_DEFERRED,
     PS_REQUEST_DONE,

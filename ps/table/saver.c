@@ -2,11 +2,15 @@
  * The phases, and what ends them:
  *
  *     IDLE -> CUTTING      begin: image and cut at this moment; the BEGIN job goes off
+ *     IDLE -> OPENING -> OPEN   open: the BEGIN job goes off, and came back
+ *     OPEN -> CUTTING      cut: as begin, but for that job
  *     CUTTING -> WRITING   all rows are written, the cold tier is saved, BEGIN came back: FINISH
  *     WRITING -> SAVED     FINISH came back
  *     SAVED <-> STORING    a STATE job
  *     SAVED -> COMMITTING -> IDLE
  *     any but IDLE -> ABANDONING -> IDLE   a job or the cut failed, or the client gave it up
+ *     any -> FAILED -> ABANDONING          the same of the server's own, which others may still be
+ *                                          writing at: the server gives it up
  *
  * A failure while rows are cut first carries the cut to its end (the store's marks must go), with
  * nothing more handed out. Jobs of rows that are under way come back in any case. The memory of the
@@ -66,15 +70,30 @@ static void write_piece(void *context, ps_cut_piece_t *piece)
     saver->writer->submit(saver->writer->context, &saver->rows[i]);
 }
 
-psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t session,
-                            psc_error_t *error)
+/* Whether one may begin. */
+static psc_status_t check_free(const ps_saver_t *saver, psc_error_t *error)
 {
-    ps_saver_t *saver = &shard->saver;
     if (saver->writer == NULL)
         return psc_error_set(error, PSC_UNSUPPORTED,
                              "this server makes no checkpoints: start it with --checkpoints DIR");
     if (saver->phase != PS_SAVER_IDLE || saver->own)
         return psc_error_set(error, PSC_BUSY, "another checkpoint is under way");
+    return PSC_OK;
+}
+
+static void set_out(ps_saver_t *saver, const char *name, uint64_t session)
+{
+    (void)snprintf(saver->name, sizeof saver->name, "%s", name);
+    saver->session = session;
+    saver->own = session == 0;
+    saver->state_bytes = saver->part_bytes = 0;
+    saver->begun = false;
+    saver->result = (psc_error_t)PSC_ERROR_INIT;
+}
+
+static psc_status_t cut_rows(ps_shard_t *shard, psc_error_t *error)
+{
+    ps_saver_t *saver = &shard->saver;
     const ps_cut_options_t options = {.folder = saver->writer->staging,
                                       .extra_bytes = ps_saver_image_bytes(shard),
                                       .give = write_piece,
@@ -83,21 +102,56 @@ psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t sessio
     if (st != PSC_OK)
         return st;
     ps_logger_cut(shard);
-    (void)snprintf(saver->name, sizeof saver->name, "%s", name);
-    saver->session = session;
-    saver->own = session == 0;
-    saver->state_bytes = saver->part_bytes = 0;
     saver->began_us = shard->now_us;
-    saver->begun = false;
-    saver->result = (psc_error_t)PSC_ERROR_INIT;
     saver->phase = PS_SAVER_CUTTING;
-    if (ps_saver_image_make(shard, &saver->image, &saver->result) == PSC_OK) {
-        submit(saver, PS_SAVE_BEGIN);
-    } else { /* no job will come back; the cut must still end */
-        saver->begun = true;
-        ps_store_cut_abandon(shard->options.store);
-    }
     return PSC_OK;
+}
+
+/* What belongs to the cut beside its rows; without it the cut must still end. */
+static bool make_image(ps_shard_t *shard)
+{
+    ps_saver_t *saver = &shard->saver;
+    if (ps_saver_image_make(shard, &saver->image, &saver->result) == PSC_OK)
+        return true;
+    ps_store_cut_abandon(shard->options.store);
+    return false;
+}
+
+psc_status_t ps_saver_begin(ps_shard_t *shard, const char *name, uint64_t session,
+                            psc_error_t *error)
+{
+    ps_saver_t *saver = &shard->saver;
+    psc_status_t st = check_free(saver, error);
+    if (st == PSC_OK)
+        st = cut_rows(shard, error);
+    if (st != PSC_OK)
+        return st;
+    set_out(saver, name, session);
+    if (make_image(shard))
+        submit(saver, PS_SAVE_BEGIN);
+    else
+        saver->begun = true; /* no job will come back */
+    return PSC_OK;
+}
+
+psc_status_t ps_saver_open(ps_shard_t *shard, const char *name, psc_error_t *error)
+{
+    ps_saver_t *saver = &shard->saver;
+    psc_status_t st = check_free(saver, error);
+    if (st != PSC_OK)
+        return st;
+    set_out(saver, name, 0);
+    saver->phase = PS_SAVER_OPENING;
+    submit(saver, PS_SAVE_BEGIN);
+    return PSC_OK;
+}
+
+psc_status_t ps_saver_cut(ps_shard_t *shard, psc_error_t *error)
+{
+    psc_status_t st = cut_rows(shard, error);
+    if (st == PSC_OK)
+        (void)make_image(shard);
+    return st;
 }
 
 void ps_saver_state(ps_shard_t *shard, const uint8_t *bytes, size_t n)
@@ -189,6 +243,14 @@ void ps_saver_release(ps_shard_t *shard)
 
 /* ---- what is finished ---- */
 
+static void give_up(ps_shard_t *shard)
+{
+    if (shard->saver.own)
+        shard->saver.phase = PS_SAVER_FAILED;
+    else
+        ps_saver_abandon(shard);
+}
+
 static void fail(ps_shard_t *shard, const psc_error_t *why)
 {
     ps_saver_t *saver = &shard->saver;
@@ -197,7 +259,7 @@ static void fail(ps_shard_t *shard, const psc_error_t *why)
     if (saver->phase == PS_SAVER_CUTTING)
         ps_store_cut_abandon(shard->options.store); /* step_cut goes on when that is over */
     else
-        ps_saver_abandon(shard);
+        give_up(shard);
 }
 
 static void end(ps_saver_t *saver)
@@ -228,6 +290,8 @@ static void take_job(ps_shard_t *shard)
         free_image(saver);
     if (job->error.code != PSC_OK) {
         fail(shard, &job->error);
+    } else if (saver->phase == PS_SAVER_OPENING) {
+        saver->phase = PS_SAVER_OPEN;
     } else if (job->kind == PS_SAVE_FINISH) {
         const uint64_t took_us = shard->now_us - saver->began_us;
         saver->longest_us = took_us > saver->longest_us ? took_us : saver->longest_us;
@@ -281,7 +345,7 @@ static void step_cut(ps_shard_t *shard, bool *progress_out)
         submit(saver, PS_SAVE_FINISH);
     } else {
         free_image(saver);
-        ps_saver_abandon(shard);
+        give_up(shard);
     }
 }
 

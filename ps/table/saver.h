@@ -64,11 +64,14 @@ typedef struct ps_save_writer {
 
 typedef enum ps_saver_phase {
     PS_SAVER_IDLE,    /* none; ps_saver_result says how the last one ended */
+    PS_SAVER_OPENING, /* the server's own gets its name and folder */
+    PS_SAVER_OPEN,    /* it has them, and can be cut */
     PS_SAVER_CUTTING, /* rows are being written */
     PS_SAVER_WRITING, /* the rest is */
     PS_SAVER_SAVED,   /* this server's part is on disk; it counts when it is committed */
     PS_SAVER_STORING, /* a piece of the client's state is being written */
     PS_SAVER_COMMITTING,
+    PS_SAVER_FAILED, /* the server's own, which it is to give up */
     PS_SAVER_ABANDONING,
 } ps_saver_phase_t;
 
@@ -109,8 +112,16 @@ bool ps_saver_may_cut(const struct ps_shard *shard);
 PSC_MUST_CHECK psc_status_t ps_saver_begin(struct ps_shard *shard, const char *name,
                                            uint64_t session, psc_error_t *error);
 
-/* In SAVED only: the next piece of the client's state; the end; giving it up. bytes: borrowed until
- * the phase changes. */
+/*
+ * The same in two steps, for the server itself: a checkpoint gets its name and folder, and is cut
+ * when it is OPEN (ps_saver_may_cut); or it is given up then. Errors: as above.
+ */
+PSC_MUST_CHECK psc_status_t ps_saver_open(struct ps_shard *shard, const char *name,
+                                          psc_error_t *error);
+PSC_MUST_CHECK psc_status_t ps_saver_cut(struct ps_shard *shard, psc_error_t *error);
+
+/* In SAVED only: the next piece of the client's state; the end; giving it up, also in OPEN. bytes:
+ * borrowed until the phase changes. */
 void ps_saver_state(struct ps_shard *shard, const uint8_t *bytes, size_t n);
 void ps_saver_commit(struct ps_shard *shard);
 void ps_saver_abandon(struct ps_shard *shard);

@@ -142,6 +142,8 @@ static void add_sessions(const ps_shard_t *shard, making_t *making)
         to->progress = from->progress;
         to->push_sequence = from->push_sequence;
         to->next_sequence = to->guest ? ps_guests_next(shard, i) : 0;
+        to->client = shard->calls.seats[i].client;
+        to->part = shard->calls.seats[i].done;
         making->session_list[making->part.n_sessions++] = to;
     }
 }

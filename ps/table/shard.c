@@ -60,6 +60,9 @@ psc_status_t ps_shard_create(const ps_shard_options_t *options, ps_shard_t **sha
         st = ps_sessions_init(&shard->sessions, options->n_workers, options->n_guests, error);
     if (st == PSC_OK)
         st = ps_guests_init(&shard->guests, options->n_guests, error);
+    if (st == PSC_OK)
+        st = ps_calls_init(&shard->calls, options->n_workers + options->n_guests, options->rank,
+                           options->n_servers, error);
     if (st != PSC_OK) {
         ps_shard_destroy(shard);
         return st;
@@ -108,6 +111,7 @@ void ps_shard_destroy(ps_shard_t *shard)
         ps_shard_drop_deferred(shard, &shard->sessions.all[i]);
     }
     ps_guests_clear(shard);
+    ps_calls_clear(&shard->calls);
     ps_clock_sum_clear(&shard->sum);
     for (uint32_t i = 0; i < shard->n_tables; i++) {
         if (shard->tables[i] != NULL) {
@@ -409,9 +413,14 @@ psc_status_t ps_shard_advance(ps_shard_t *shard, uint32_t peer, psc_error_t *err
     ps_session_t *session = &shard->sessions.all[peer];
     while (session->head != NULL) {
         ps_request_t *request = session->head;
+        if ((shard->calls.holding || request->state == PS_REQUEST_WAIT_CUT) &&
+            ps_shard_holds(shard, peer, request))
+            return PSC_OK;
         psc_status_t st = ps_shard_serve(shard, peer, request, error);
         if (st != PSC_OK)
             return st;
+        if (request->state == PS_REQUEST_DEFERRED || request->state == PS_REQUEST_DONE)
+            ps_calls_done(&shard->calls, peer, request->message.request.part);
         if (request->state == PS_REQUEST_DEFERRED) {
             ps_session_defer(session, ps_session_dequeue(session));
             shard->n_waiting--;
@@ -447,7 +456,8 @@ psc_status_t ps_shard_settle(ps_shard_t *shard, psc_error_t *error)
         for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
             const ps_request_t *head = shard->sessions.all[i].head;
             if (head == NULL ||
-                (head->state != PS_REQUEST_WAIT_CLOCK && head->state != PS_REQUEST_WAIT_OTHERS))
+                (head->state != PS_REQUEST_WAIT_CLOCK && head->state != PS_REQUEST_WAIT_OTHERS &&
+                 head->state != PS_REQUEST_WAIT_CUT))
                 continue;
             psc_status_t st = ps_shard_advance(shard, i, error);
             if (st != PSC_OK)
@@ -565,6 +575,9 @@ psc_status_t ps_shard_handle(ps_shard_t *shard, psp_buffer_t *buffer, psc_error_
         st = ps_guests_seat(shard, &message, buffer, &refusal);
     if (st == PSC_OK)
         st = admit(shard, buffer->peer, &message, &refusal);
+    if (st == PSC_OK)
+        st = ps_calls_hear(&shard->calls, buffer->peer, &message.request, &refusal);
+    message.request.n_parts = 0;
     ps_request_t *request = NULL;
     if (st == PSC_OK)
         st = ps_request_create(&shard->requests, buffer, &message, &request, &refusal);
@@ -615,6 +628,8 @@ psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out, psc_error_t *e
         return st;
     }
     st = ps_shard_expire(shard, error);
+    if (st == PSC_OK && shard->others_changed)
+        st = ps_shard_settle(shard, error);
     if (st != PSC_OK)
         return st;
     ps_guests_step(shard);

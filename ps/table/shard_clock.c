@@ -105,7 +105,9 @@ static psc_status_t go_on_summing(ps_shard_t *shard, psc_error_t *error)
 psc_status_t ps_shard_end_clock(ps_shard_t *shard, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
-    if (!shard->summing && shard->sum.n_kept != 0 && shard->sessions.min_clock > shard->clock)
+    const bool held = shard->calls.holding && shard->clock >= shard->hold_clock;
+    if (!shard->summing && !held && shard->sum.n_kept != 0 &&
+        shard->sessions.min_clock > shard->clock)
         st = begin_sum(shard, error);
     return st == PSC_OK && shard->summing ? go_on_summing(shard, error) : st;
 }

@@ -44,6 +44,7 @@ psc_status_t ps_shard_bury(ps_shard_t *shard, uint32_t worker, const ps_loss_t *
     }
     ps_session_advance(&shard->sessions, worker, loss->clock, loss->progress);
     ps_session_lose(&shard->sessions, worker);
+    ps_calls_end(&shard->calls, worker);
     ps_shard_others_moved(shard);
     return ps_shard_settle(shard, error);
 }

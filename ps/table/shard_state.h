@@ -6,6 +6,7 @@
 
 #include "common/slots.h"
 #include "ps/store/share.h"
+#include "ps/table/calls.h"
 #include "ps/table/clock_sum.h"
 #include "ps/table/exporter.h"
 #include "ps/table/growth.h"
@@ -54,6 +55,8 @@ struct ps_shard {
     psc_slot_map_t map;
     ps_sessions_t sessions;
     ps_guests_t guests;
+    ps_calls_t calls;
+    uint64_t hold_clock; /* while calls are held: no later clock is applied */
     ps_request_pool_t requests;
     size_t n_waiting;    /* requests in all sessions */
     ps_table_t **tables; /* by number; 0 is not used */
@@ -175,6 +178,10 @@ void ps_shard_publish(ps_shard_t *shard);
 
 /* Sends a reply as soon as all that it may tell of is in the log. Takes reply. */
 void ps_shard_send_logged(ps_shard_t *shard, const ps_request_t *request, psp_buffer_t *reply);
+
+/* shard_hold.c: whether the oldest request of a session waits for a cut to be made first; else it
+ * is as it was before it did. */
+bool ps_shard_holds(const ps_shard_t *shard, uint32_t peer, ps_request_t *request);
 
 /* Answers a message that never became a request with refusal. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_shard_refuse(ps_shard_t *shard, const psp_buffer_t *asked,

@@ -119,6 +119,16 @@ static void check_header(sim_t *sim, uint32_t server, const psp_request_header_t
     assert_true(header->lowest_unacked >= 1 && header->lowest_unacked <= header->sequence);
 }
 
+/* Pushes are numbered, and the first one of a call to each server tells of all of them. */
+static void check_part(sim_t *sim, uint32_t server, const psp_request_header_t *header)
+{
+    assert_true(header->part == ++sim->parts[server]);
+    assert_true(header->n_parts == 0 || header->n_parts == SERVERS);
+    for (size_t s = 0; s < header->n_parts; s++)
+        sim->told[s] = header->parts[s] > sim->told[s] ? header->parts[s] : sim->told[s];
+    assert_true(header->part <= sim->told[server]);
+}
+
 static void check_owners(const sim_t *sim, uint32_t server, const uint8_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -158,6 +168,8 @@ void sim_serve(sim_t *sim, psp_buffer_t *buffer)
         reply = pull_reply(sim, server, &m.u.pull, &header);
     } else {
         if (m.kind == PSP_PUSH) {
+            if (psw_core_numbers_parts(sim->core))
+                check_part(sim, server, &m.request);
             check_owners(sim, server, m.u.push.ids, m.u.push.n);
             assert_true(m.u.push.step == sim->step);
             apply_push(sim, &m.u.push);

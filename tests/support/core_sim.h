@@ -27,7 +27,8 @@ typedef struct sim {
     bool scan;             /* what pulls must say */
     uint64_t step;         /* what pushes must say */
     uint64_t next_sequence[SERVERS];
-    uint64_t answered[SERVERS]; /* replies handed to the core, hello aside */
+    uint64_t parts[SERVERS], told[SERVERS]; /* pushes that came, and that were told of */
+    uint64_t answered[SERVERS];             /* replies handed to the core, hello aside */
     size_t in_flight[SERVERS], in_flight_most[SERVERS];
     uint32_t max_message_bytes;
     uint32_t told_window_bytes; /* by servers; 0: no limit */

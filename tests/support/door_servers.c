@@ -124,6 +124,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .checkpoints = options->checkpoints,
             .resume = options->resume,
             .keep = options->keep,
+            .checkpoint_every_us = options->every_us,
             .same_run = true,
             .fellows = options->together ? &own->fellows : NULL,
             .addresses = servers->addresses};

@@ -5,6 +5,8 @@
 
 #include <stdlib.h>
 
+static const uint64_t some_parts[] = {0, 1, UINT64_MAX};
+
 const psp_request_header_t some_request = {
     .protocol = PSP_PROTOCOL_VERSION,
     .cluster = UINT64_MAX,
@@ -15,6 +17,9 @@ const psp_request_header_t some_request = {
     .request = UINT64_C(1) << 63,
     .clock = 12,
     .deadline_ms = UINT32_MAX,
+    .part = UINT64_MAX - 1,
+    .parts = some_parts,
+    .n_parts = sizeof some_parts / sizeof some_parts[0],
 };
 
 void assert_request_header(const psp_request_header_t *h)
@@ -28,6 +33,9 @@ void assert_request_header(const psp_request_header_t *h)
     assert_true(h->request == some_request.request);
     assert_true(h->clock == some_request.clock);
     assert_true(h->deadline_ms == some_request.deadline_ms);
+    assert_true(h->part == some_request.part);
+    assert_int_equal(h->n_parts, some_request.n_parts);
+    assert_memory_equal(h->parts, some_parts, sizeof some_parts);
 }
 
 const psp_reply_header_t some_reply = {

@@ -141,6 +141,25 @@ static void every_small_reply_survives_the_wire(void **state)
     }
 }
 
+static void no_message_tells_parts_of_too_many_servers(void **state)
+{
+    message_fixture_t *f = *state;
+    static uint64_t parts[PSC_MAX_SERVERS + 1];
+    psp_message_t m = {.kind = PSP_CLOCK, .request = some_request};
+    m.request.parts = parts;
+    m.request.n_parts = PSC_MAX_SERVERS;
+    psp_buffer_t *packed;
+    psp_message_t read;
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(psp_message_pack(f->pool, &m, &packed, &f->error), PSC_OK);
+        assert_int_equal(
+            psp_message_unpack(f->scratch, PSP_CLOCK, packed->data, packed->size, &read, &f->error),
+            i == 0 ? PSC_OK : PSC_PROTOCOL);
+        psp_buffer_put(packed);
+        m.request.n_parts++;
+    }
+}
+
 static void hello_tells_former_sessions(void **state)
 {
     message_fixture_t *f = *state;
@@ -151,9 +170,11 @@ static void hello_tells_former_sessions(void **state)
     static uint64_t former[PSC_MAX_SERVERS + 1];
     for (size_t i = 0; i <= PSC_MAX_SERVERS; i++)
         former[i] = UINT64_MAX - i;
-    m.u.hello = (psp_hello_t){.n_former = PSC_MAX_SERVERS, .former = former};
+    m.u.hello =
+        (psp_hello_t){.n_former = PSC_MAX_SERVERS, .former = former, .client = UINT64_MAX - 3};
     psp_buffer_put(round_trip(f, &m));
     assert_int_equal(f->message.u.hello.n_former, PSC_MAX_SERVERS);
+    assert_true(f->message.u.hello.client == UINT64_MAX - 3);
     assert_memory_equal(f->message.u.hello.former, former, PSC_MAX_SERVERS * sizeof former[0]);
     m.u.hello.n_former++;
     psp_buffer_t *too_many;
@@ -641,6 +662,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MESSAGE_TEST(every_request_survives_the_wire),
         MESSAGE_TEST(every_small_reply_survives_the_wire),
+        MESSAGE_TEST(no_message_tells_parts_of_too_many_servers),
         MESSAGE_TEST(hello_tells_former_sessions),
         MESSAGE_TEST(hello_reply_carries_the_slot_map),
         MESSAGE_TEST(hello_reply_tells_where_the_servers_listen),

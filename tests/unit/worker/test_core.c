@@ -27,6 +27,37 @@ static void hello_gives_sessions_map_and_limits(void **state)
     sim_close(&sim);
 }
 
+/* All that was promised of calls has come when they are over; what is numbered, and in which order,
+ * the servers look at. */
+static void calls_send_all_parts_that_they_tell(void **state)
+{
+    (void)state;
+    test_random_t random = test_random_start();
+    for (int run = 0; run < 50; run++) {
+        sim_t sim;
+        uint64_t ids[IDS];
+        float rows[IDS * D] = {0};
+        sim_open_guest(&sim, 0);
+        psw_core_set_client(sim.core, run % 2 == 0 ? 0 : test_next(&random) | 1);
+        sim_hello(&sim);
+        for (int call = 0; call < 5; call++) {
+            const size_t n = test_below(&random, IDS) + 1;
+            for (size_t i = 0; i < n; i++)
+                ids[i] = test_below(&random, IDS);
+            psw_request_t *request = sim_push(&sim, PSP_PUSH_DELTA, ids, n, rows);
+            sim_run(&sim, &random);
+            assert_true(psw_request_done(request));
+            psw_core_release(sim.core, request);
+            assert_memory_equal(sim.parts, sim.told, sizeof sim.parts);
+        }
+        uint64_t parts = 0;
+        for (size_t s = 0; s < SERVERS; s++)
+            parts += sim.parts[s];
+        assert_true((parts != 0) == psw_core_numbers_parts(sim.core));
+        sim_close(&sim);
+    }
+}
+
 static void servers_of_another_run_or_map_are_refused(void **state)
 {
     (void)state;
@@ -532,6 +563,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hello_gives_sessions_map_and_limits),
+        cmocka_unit_test(calls_send_all_parts_that_they_tell),
         cmocka_unit_test(servers_of_another_run_or_map_are_refused),
         cmocka_unit_test(rows_match_a_dictionary_whatever_the_order_of_replies),
         cmocka_unit_test(a_window_bounds_bytes_and_lets_one_message_through),

@@ -191,7 +191,7 @@ static void a_session_of_a_checkpoint_is_of_the_first_who_knows_it(void **state)
     ps_guests_end(s.f.shard, 1);
     assert_int_equal(pull(&s, 1), PSC_PEER_GONE);
     s.f.sequence[1] = 0;
-    assert_int_equal(ps_guests_revive(s.f.shard, &saved, 1, NULL), PSC_OK);
+    assert_int_equal(ps_guests_revive(s.f.shard, &saved, 1, (ps_call_part_t){0}, NULL), PSC_OK);
     assert_int_equal(pull(&s, 1), PSC_OK);
     s.f.grant = grant_of(&s, "master-token-0001");
     assert_int_equal(pull(&s, 1), PSC_PEER_GONE);
