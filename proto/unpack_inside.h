@@ -37,6 +37,12 @@ PSC_MUST_CHECK psc_status_t psp_unpack_rows(const psp_unpacker_t *u, uint32_t di
 /* Whether a bulk field holds n items of so many bytes. */
 bool psp_run_holds(const psp_run_t *run, size_t n, size_t item_bytes);
 
+/* message_unpack_hello.c: bodies. Errors: PROTOCOL. */
+PSC_MUST_CHECK psc_status_t psp_unpack_hello(const psp_unpacker_t *u, const void *message,
+                                             psp_hello_t *to);
+PSC_MUST_CHECK psc_status_t psp_unpack_hello_reply(const psp_unpacker_t *u, const void *message,
+                                                   psp_hello_reply_t *to);
+
 /* message_unpack_blocks.c: bodies; message: what protobuf-c made of the small fields. Errors:
  * PROTOCOL. */
 PSC_MUST_CHECK psc_status_t psp_unpack_export(const psp_unpacker_t *u, const void *message,

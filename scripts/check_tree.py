@@ -87,6 +87,7 @@ COVERED_BY = [
     ("common/fork_mark.c", "tests/unit/proto/test_buffer.c", "what it is for"),
     ("common/options_help.c", "tests/unit/common/test_options.c", "the other half of options"),
     ("proto/message_pack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
+    ("proto/message_unpack_hello.c", "tests/unit/proto/test_message_unpack.c", "a part of it"),
     ("proto/message_unpack_blocks.c", "tests/unit/proto/test_message_blocks.c", "both directions"),
     ("proto/mpi/", "tests/cluster/test_transport.sh", "needs mpirun"),
     ("proto/grpc/door_frames.c", "tests/cluster/test_door_frames.sh", "a foreign client's streams"),
