@@ -24,6 +24,7 @@ struct ps_server_log {
     ps_server_log_options_t options;
     ps_log_chain_t chain;
     bool made; /* the segment that the run begins with */
+    const ps_shard_t *shard;
     ps_log_writer_t *writer;
 };
 
@@ -121,6 +122,7 @@ psc_status_t ps_server_log_open(ps_server_log_t *log, ps_shard_t *shard, psc_err
         st = ps_log_writer_start(&options, &log->writer, error);
     if (st == PSC_OK)
         ps_logger_start(shard, ps_log_writer_sink(log->writer));
+    log->shard = shard;
     return st;
 }
 
@@ -132,8 +134,20 @@ void ps_server_log_begin(const ps_server_log_t *log)
 
 void ps_server_log_stop(ps_server_log_t *log)
 {
-    if (log != NULL)
-        ps_log_writer_stop(log->writer);
+    uint64_t bytes, groups;
+    if (log == NULL)
+        return;
+    ps_log_writer_stop(log->writer);
+    if (log->writer == NULL || log->shard->logger.n_records == 0)
+        return;
+    const ps_logger_t *logger = &log->shard->logger;
+    logger->sink->count(logger->sink->context, &bytes, &groups);
+    psc_log(PSC_LOG_INFO,
+            "log: %" PRIu64 " records, %" PRIu64 " bytes in %" PRIu64 " writes; %" PRIu64
+            " answers waited for them, %" PRIu64 " us on average, the longest %" PRIu64 " us",
+            logger->n_records, bytes, groups, logger->n_replies_held,
+            logger->n_replies_held != 0 ? logger->held_us / logger->n_replies_held : 0,
+            logger->longest_us);
 }
 
 void ps_server_log_close(ps_server_log_t *log, bool discard)

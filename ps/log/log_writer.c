@@ -5,9 +5,10 @@
  * that failed. After a failure nothing more is written: the part of a group that was is taken off
  * again where that can be done, and otherwise is records that nobody was told of.
  *
- * A new segment is made when all of the one before it is written, so its head knows how long that
- * is. Segments that a checkpoint has are removed, the oldest first, so that a kill at any moment
- * leaves no hole; what cannot be removed is logged, and goes with the next checkpoint.
+ * A new segment is made when all of the one before it is on the disk, so its head knows how long
+ * that is, whatever becomes of the machine. Segments that a checkpoint has are removed, the oldest
+ * first, so that a kill at any moment leaves no hole; what cannot be removed is logged, and goes
+ * with the next checkpoint.
  *
  * Threads: the owner submits; the thread does the rest. They share the queue, entries until
  * `written` has passed them, and numbers that are atomic; `fault` is written before `failed` is
@@ -73,6 +74,8 @@ static psc_status_t open_segment(ps_log_writer_t *writer, psc_error_t *error)
 
 static psc_status_t cut(ps_log_writer_t *writer, uint64_t number, psc_error_t *error)
 {
+    if (fdatasync(writer->fd) != 0)
+        return psc_error_set_errno(error, errno, "cannot sync the log %s", writer->path);
     writer->head.previous_bytes = writer->size;
     writer->head.number = number;
     psc_status_t st = ps_log_make(writer->folder, &writer->head, error);

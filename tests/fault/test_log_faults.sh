@@ -81,6 +81,7 @@ begin "$dir/large"
 kill -TERM "$job"
 wait "$job" || failed "the server does not end in order"
 job=
+grep -q "log: [0-9]* records, [0-9]* bytes in [0-9]* writes; [0-9]* answers waited" log || { failed "no summary"; cat log; }
 [ "$(find large/log/server-0 -name 'segment-*' -size +1k)" = "" ] || failed "logs stay that a checkpoint has"
 "${bare_two[@]}" --data "$dir/data" --port-file "$dir/port2" --durability push --log-level info >log 2>&1 </dev/null &
 job=$!
