@@ -33,6 +33,7 @@ typedef struct server {
     ps_server_t *server; /* NULL: not open, or closed */
     ps_fellows_t fellows;
     bool opened, failed, serves;
+    bool to_stop; /* SIGTERM came before it served */
     psc_error_t error;
 } server_t;
 
@@ -225,6 +226,8 @@ static void let_guests_in(void)
     for (uint32_t rank = 0; rank < job.options.n_servers; rank++) {
         sim_door_let_in(job.servers[rank].door);
         job.servers[rank].serves = true;
+        if (job.servers[rank].to_stop)
+            ps_server_stop(job.servers[rank].server);
     }
     job.served = true;
 }
@@ -365,6 +368,7 @@ void sim_job_kill(void)
 
 void sim_job_stop(uint32_t rank)
 {
+    job.servers[rank].to_stop = true;
     if (job.servers[rank].serves)
         ps_server_stop(job.servers[rank].server);
 }
