@@ -226,7 +226,10 @@ void ps_logger_cut(ps_shard_t *shard)
     ps_logger_t *logger = &shard->logger;
     if (logger->sink == NULL)
         return;
-    ps_logger_commit(shard); /* a server that was not told may find out */
+    /* A server that was not told may find out; where no part was written, the name, which it was
+     * only asked for, may be that of another checkpoint. */
+    if (shard->saver.part_bytes != 0)
+        ps_logger_commit(shard);
     logger->cut_segment = ++logger->segment;
     submit_action(logger, PS_LOG_CUT, logger->segment, "");
 }

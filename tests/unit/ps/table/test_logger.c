@@ -255,6 +255,25 @@ static void without_records_nothing_is_logged(void **state)
     fixture_close(&f, true);
 }
 
+/* A checkpoint that was begun in vain may have had the name of another one, which is there. */
+static void what_was_not_saved_lets_nothing_go(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    fake_t fake;
+    open_with(&f, &fake, 0);
+    ps_logger_cut(f.shard);
+    ps_logger_cut(f.shard);
+    assert_int_equal(fake.n, 2);
+    assert_int_equal(fake.actions[1], PS_LOG_CUT);
+    f.shard->saver.part_bytes = 1; /* of the second */
+    ps_logger_cut(f.shard);
+    assert_int_equal(fake.n, 4);
+    assert_int_equal(fake.actions[2], PS_LOG_FORGET);
+    assert_int_equal(fake.actions[3], PS_LOG_CUT);
+    fixture_close(&f, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test(a_workers_pull_waits_for_nothing),
         cmocka_unit_test(a_log_that_fails_ends_the_shard),
         cmocka_unit_test(without_records_nothing_is_logged),
+        cmocka_unit_test(what_was_not_saved_lets_nothing_go),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
