@@ -22,9 +22,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSP_SAVED_FORMAT 1u
+#define PSP_SAVED_FORMAT 2u     /* 1: without files of a chain; is read too */
 #define PSP_SAVED_NAME_MAX 127u /* of a checkpoint, and of a file in it */
 #define PSP_SAVED_SERVERS_MAX 65535u
+/* Files of images that "rows" rests on, from 0, the oldest; see ps/checkpoint/README.md. */
+#define PSP_SAVED_CHAIN "rows-%zu"
 
 typedef enum psp_saved_kind {
     PSP_SAVED_MANIFEST = 1,

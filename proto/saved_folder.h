@@ -9,6 +9,7 @@
  *     DIR/NAME/server-N/part      what server N was, and its files:
  *     DIR/NAME/server-N/rocksdb/  rows, as the cold tier had them
  *     DIR/NAME/server-N/rows      rows that count more than those: images, one behind the other
+ *     DIR/NAME/server-N/rows-K    the same of checkpoints before, which "rows" rests on
  *     DIR/NAME/server-N/growth    sightings and ages of rows that are admitted late or expire
  *     DIR/NAME.partial            one that is being made; DIR/NAME.removed: one that goes
  *

@@ -8,6 +8,9 @@
  * slots is a range. The images come behind. No row has two images, and slots of two servers are
  * never the same, so the order of servers means nothing.
  *
+ * Images that a partial cut rests on come before its own, in the order of their cuts. They may be
+ * older than what the cold tier has, and are then left out, by the version of the row.
+ *
  * Memory: a batch of BATCH_BYTES (of one row, if that is more); a second cold tier of the size of
  * the server's own, while the store, which has most of --memory, is not there yet. Cost: each row
  * is read and written once; each file was read once before, for its checksum.
@@ -25,6 +28,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -66,8 +70,10 @@ typedef struct batch {
     const ps_restore_t *restore;
     ps_cold_t *cold;
     uint32_t server; /* whose part it is */
+    bool rests;      /* images are those that a partial cut rests on */
     uint8_t *bytes;
-    size_t max; /* records of the largest size that it has room for, 1 at least */
+    uint8_t *unread; /* room for what is found of a record and not looked at */
+    size_t max;      /* records of the largest size that it has room for, 1 at least */
     ps_cold_write_t writes[BATCH_ROWS];
     size_t n;
 } batch_t;
@@ -182,6 +188,47 @@ static psc_status_t take_cold(batch_t *batch, const ps_restore_way_t *way, psc_e
 
 /* ---- images ---- */
 
+static int compare_writes(const void *left, const void *right)
+{
+    const ps_cold_write_t *a = left, *b = right;
+    return memcmp(a->key, b->key, PS_COLD_KEY_BYTES);
+}
+
+static int compare_reads(const void *left, const void *right)
+{
+    const ps_cold_read_t *a = left, *b = right;
+    return memcmp(a->key, b->key, PS_COLD_KEY_BYTES);
+}
+
+/* Images of rows of which the cold tier has as much, since they left memory later, do not count. */
+static psc_status_t drop_older(batch_t *batch, psc_error_t *error)
+{
+    ps_cold_read_t reads[BATCH_ROWS];
+    ps_row_header_t found[BATCH_ROWS], row;
+    size_t n = 0;
+    for (size_t i = 0; i < batch->n; i++) {
+        reads[i] = (ps_cold_read_t){.head = (uint8_t *)&found[i],
+                                    .body = batch->unread,
+                                    .head_size = sizeof found[i],
+                                    .size = batch->writes[i].size};
+        memcpy(reads[i].key, batch->writes[i].key, PS_COLD_KEY_BYTES);
+    }
+    if (batch->n == 0)
+        return PSC_OK;
+    qsort(batch->writes, batch->n, sizeof batch->writes[0], compare_writes);
+    qsort(reads, batch->n, sizeof reads[0], compare_reads);
+    psc_status_t st = batch->cold->ops->read(batch->cold, reads, batch->n, error);
+    for (size_t i = 0; st == PSC_OK && i < batch->n; i++) {
+        memcpy(&row, batch->writes[i].record, sizeof row);
+        const ps_row_header_t *before = (const ps_row_header_t *)(const void *)reads[i].head;
+        /* Versions wrap. */
+        if (!reads[i].found || before->version - row.version > (uint32_t)INT32_MAX)
+            batch->writes[n++] = batch->writes[i];
+    }
+    batch->n = st == PSC_OK ? n : batch->n;
+    return st;
+}
+
 /* The next image. *end_out: there is none. */
 static psc_status_t read_image(batch_t *batch, FILE *file, size_t *used, bool *end_out,
                                psc_error_t *error)
@@ -204,11 +251,12 @@ static psc_status_t read_image(batch_t *batch, FILE *file, size_t *used, bool *e
     return PSC_OK;
 }
 
-static psc_status_t take_images(batch_t *batch, psc_error_t *error)
+/* Those of one file. */
+static psc_status_t take_file(batch_t *batch, const char *name, psc_error_t *error)
 {
     bool end = false;
     size_t used = 0;
-    char *path = ps_restore_path(batch->restore, batch->server, "rows");
+    char *path = ps_restore_path(batch->restore, batch->server, name);
     FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
     psc_status_t st = PSC_OK;
     if (path == NULL)
@@ -218,7 +266,10 @@ static psc_status_t take_images(batch_t *batch, psc_error_t *error)
     while (st == PSC_OK && !end) {
         st = read_image(batch, file, &used, &end, error);
         if (st == PSC_OK && (end || batch->n == batch->max)) {
-            st = flush(batch, error);
+            if (batch->rests)
+                st = drop_older(batch, error);
+            if (st == PSC_OK)
+                st = flush(batch, error);
             used = 0;
         }
     }
@@ -226,6 +277,33 @@ static psc_status_t take_images(batch_t *batch, psc_error_t *error)
         (void)fclose(file);
     psc_free(path);
     return st;
+}
+
+static bool has_file(const psp_saved_part_t *part, const char *name)
+{
+    for (size_t i = 0; i < part->n_files; i++) {
+        if (strcmp(part->files[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* First what those of the cut itself rest on, the oldest first. */
+static psc_status_t take_images(batch_t *batch, psc_error_t *error)
+{
+    psp_saved_t *saved = NULL;
+    char name[32];
+    psc_status_t st = ps_restore_open_part(batch->restore, batch->server, &saved, error);
+    batch->rests = true;
+    for (size_t i = 0; st == PSC_OK; i++) {
+        (void)snprintf(name, sizeof name, PSP_SAVED_CHAIN, i);
+        if (!has_file(psp_saved_part(saved), name))
+            break;
+        st = take_file(batch, name, error);
+    }
+    psp_saved_destroy(saved);
+    batch->rests = false;
+    return st == PSC_OK ? take_file(batch, "rows", error) : st;
 }
 
 /* ---- all ---- */
@@ -264,7 +342,8 @@ psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t
     batch->max = max < BATCH_ROWS ? max : BATCH_ROWS;
     batch->bytes = psc_alloc_array(batch->max, most);
     psc_status_t st = PSC_OK;
-    if (batch->bytes == NULL)
+    batch->unread = psc_alloc_array(1, most);
+    if (batch->bytes == NULL || batch->unread == NULL)
         st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
     else if (mkdir(way->scratch, 0777) != 0)
         st = psc_error_set_errno(error, errno, "cannot make %s", way->scratch);
@@ -274,6 +353,7 @@ psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t
         st = psc_file_remove_all(way->scratch, error);
     cold->was_empty = false;
     psc_free(batch->bytes);
+    psc_free(batch->unread);
     psc_free(batch);
     return st;
 }

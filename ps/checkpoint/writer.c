@@ -10,6 +10,10 @@
  * in the last part that this writer wrote is the same: its checksum is known, and on another file
  * system than the cold tier's it is linked from there instead of copied.
  *
+ * Images. A part of a partial cut has those of its own cut in "rows", and links to those that it
+ * rests on: "rows-0", the oldest, and so on. When these have become half as much again as the
+ * first, or too many, the next cut is to be a whole one.
+ *
  * Threads: the owner submits and takes; the thread does the rest. They share nothing else; a job
  * belongs to one of them.
  */
@@ -31,6 +35,8 @@
 #include <string.h>
 #include <unistd.h>
 #include <xxhash.h>
+
+#define CHAIN_FILES_MAX 16u
 
 _Static_assert(PSP_SAVED_NAME_MAX == PSP_CHECKPOINT_NAME_MAX, "a job's name is the checkpoint's");
 
@@ -202,6 +208,63 @@ static psc_status_t take_file(ps_writer_t *writer, const char *name, psc_error_t
     return st;
 }
 
+/* Links one file of images of the last part into this one, as the next that it rests on. */
+static psc_status_t take_images(ps_writer_t *writer, const psp_saved_file_t *file, size_t *n,
+                                psc_error_t *error)
+{
+    char name[32];
+    if (file->size == 0)
+        return PSC_OK;
+    (void)snprintf(name, sizeof name, PSP_SAVED_CHAIN, *n);
+    char *from = psp_saved_server_path(ps_keeper_folder(writer->options.keeper), writer->last_name,
+                                       writer->options.rank, file->name);
+    char *to = ps_keeper_path(writer->options.keeper, writer->name, name, false);
+    psc_status_t st =
+        from == NULL || to == NULL ? no_memory(error) : ps_place_file(from, to, true, error);
+    if (st == PSC_OK)
+        st = add_file(&writer->files, name, file->size, file->checksum, error);
+    *n += st == PSC_OK;
+    psc_free(from);
+    psc_free(to);
+    return st;
+}
+
+/* The images that a partial cut rests on: all of the last part. */
+static psc_status_t take_chain(ps_writer_t *writer, psc_error_t *error)
+{
+    const psp_saved_file_t *file;
+    char name[32];
+    size_t n = 0;
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; st == PSC_OK; i++) {
+        (void)snprintf(name, sizeof name, PSP_SAVED_CHAIN, i);
+        if ((file = find_file(&writer->last, name)) == NULL)
+            break;
+        st = take_images(writer, file, &n, error);
+    }
+    file = find_file(&writer->last, "rows");
+    if (st == PSC_OK && file != NULL)
+        st = take_images(writer, file, &n, error);
+    return st;
+}
+
+/* Whether another cut may rest on these images. */
+static bool may_go_on(const files_t *files)
+{
+    const psp_saved_file_t *rows = find_file(files, "rows"), *file;
+    uint64_t first = 0, all = rows != NULL ? rows->size : 0;
+    char name[32];
+    size_t n = 0;
+    for (;; n++) {
+        (void)snprintf(name, sizeof name, PSP_SAVED_CHAIN, n);
+        if ((file = find_file(files, name)) == NULL)
+            break;
+        first = n == 0 ? file->size : first;
+        all += file->size;
+    }
+    return n == 0 || (n < CHAIN_FILES_MAX && all - first <= first / 2);
+}
+
 static psc_status_t take_staging(ps_writer_t *writer, psc_error_t *error)
 {
     DIR *entries = opendir(writer->staging);
@@ -285,6 +348,8 @@ static psc_status_t finish(ps_writer_t *writer, ps_save_job_t *job, psc_error_t 
     if (st == PSC_OK)
         st = add_file(&writer->files, "rows", writer->rows_bytes,
                       XXH3_64bits_digest(writer->rows_sum), error);
+    if (st == PSC_OK && job->partial)
+        st = take_chain(writer, error);
     if (st == PSC_OK)
         st = take_staging(writer, error);
     if (st == PSC_OK)
@@ -296,6 +361,7 @@ static psc_status_t finish(ps_writer_t *writer, ps_save_job_t *job, psc_error_t 
     if (st == PSC_OK)
         st = psc_file_remove_all(writer->staging, error);
     job->size = bytes_of(&writer->files);
+    job->partial = may_go_on(&writer->files);
     if (st == PSC_OK)
         remember(writer);
     return st;

@@ -20,6 +20,11 @@
  * images of a page fit into one, so a step looks at one whole page, or at none when all
  * pieces are being written. A push that finds none free waits; so does an eviction.
  *
+ * Partial cuts. A row that is handed out gets PS_ROW_SAVED, and loses it when it changes or leaves
+ * memory. What has it in a partial cut is as the last cut had it. Versions only grow, but for rows
+ * that are erased, which must not come back from an older image, and for rows that begin anew with
+ * the cold tier still having the life before: after these a cut is not partial.
+ *
  * Cost: without a cut, a test of a pointer for a push and for an evicted dirty row. With one, a
  * pass over all headers in memory, a page at a time. Owner thread only.
  */
@@ -32,7 +37,8 @@ struct ps_store_cut {
     ps_cut_options_t options;
     uint64_t reserved_bytes;
     uint32_t page, end_page; /* the hand, and the first page not looked at */
-    bool abandoned, saved;   /* saved: the job came back */
+    bool partial;
+    bool abandoned, saved; /* saved: the job came back */
     ps_io_job_t job;
     psc_error_t fault; /* of the job */
     ps_cut_piece_t pieces[PS_CUT_PIECES];
@@ -74,11 +80,12 @@ static size_t image_bytes(const ps_store_t *store, const ps_row_header_t *row)
 }
 
 /* Appends a row; there is room. */
-static void copy(const ps_store_t *store, ps_cut_piece_t *piece, const ps_row_header_t *row)
+static void copy(const ps_store_t *store, ps_cut_piece_t *piece, ps_row_header_t *row)
 {
     const size_t bytes = image_bytes(store, row);
     ps_io_copy_row(piece->bytes + piece->used, row, bytes);
     piece->used += bytes;
+    row->flags |= PS_ROW_SAVED;
 }
 
 /* ---- rows that are about to change ---- */
@@ -91,7 +98,7 @@ static bool is_ahead(const ps_store_t *store, ps_place_t place)
 
 static bool wants(const ps_store_cut_t *cut, const ps_row_header_t *row)
 {
-    const uint16_t mask = PS_ROW_DIRTY | PS_ROW_KEPT;
+    const uint16_t mask = PS_ROW_DIRTY | PS_ROW_KEPT | (cut->partial ? PS_ROW_SAVED : 0);
     return !cut->abandoned && row->state == PS_ROW_PRESENT && (row->flags & mask) == PS_ROW_DIRTY;
 }
 
@@ -250,6 +257,9 @@ psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *optio
     cut->end_page = ps_slab_end_page(store->slab);
     if (cut->end_page < cut->page)
         cut->end_page = cut->page;
+    cut->partial =
+        options->partial && store->counters.erased == store->n_erased_cut && !store->began_anew;
+    store->n_erased_cut = store->counters.erased;
     ps_room_submit_writes(store);
     cut->job.kind = PS_IO_SAVE;
     cut->job.folder = options->folder;
@@ -257,6 +267,11 @@ psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *optio
     (void)ps_io_submit(store->io, &cut->job);
     store->cut = cut;
     return PSC_OK;
+}
+
+bool ps_store_cut_is_partial(const ps_store_t *store)
+{
+    return store->cut != NULL && store->cut->partial;
 }
 
 void ps_store_cut_end(ps_store_t *store)

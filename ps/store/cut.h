@@ -15,6 +15,10 @@
  * counts more than what the folder has of the same row. The order of images means nothing, and no
  * row has two.
  *
+ * A partial cut hands out only those that changed since the last cut. Of the others the images of
+ * the cuts before count, the newest first, back to the last that was not partial; but not where the
+ * folder has a row with the same version or a later one, since it left memory meanwhile.
+ *
  * Threads: the store's owner.
  */
 #ifndef PS_STORE_CUT_H
@@ -34,6 +38,7 @@ typedef struct ps_cut_piece {
 typedef struct ps_cut_options {
     const char *folder;   /* for the cold tier; must not exist, on its file system. Borrowed */
     uint64_t extra_bytes; /* taken off the rows' budget too, for the caller */
+    bool partial; /* wanted, since all images of the last cut, and what it rests on, are kept */
     /* Takes a piece until ps_store_cut_put. */
     void (*give)(void *context, ps_cut_piece_t *piece);
     void *context;
@@ -46,6 +51,10 @@ typedef struct ps_cut_options {
  */
 PSC_MUST_CHECK psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *options,
                                                psc_error_t *error);
+
+/* Whether the cut under way is partial: it was wanted, and versions tell what is newer, as no row
+ * was erased since the last one or has begun anew since the store was opened. */
+bool ps_store_cut_is_partial(const ps_store_t *store);
 
 /* The rows of a ready batch are about to change: keeps what they were, where that was not done yet.
  * Errors: BUSY (all pieces are being written; what was kept is kept: call again). */

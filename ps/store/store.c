@@ -533,6 +533,12 @@ void ps_store_release(ps_store_t *store, ps_batch_t *batch)
     batch->ticket = 0;
 }
 
+void ps_store_mark_begun(ps_store_t *store, ps_row_header_t *row)
+{
+    store->began_anew = true;
+    ps_store_mark_dirty(row);
+}
+
 void ps_store_mark_new(ps_store_t *store, ps_row_header_t *row)
 {
     PSC_BUG_ON(row->state != PS_ROW_ABSENT);

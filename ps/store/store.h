@@ -46,6 +46,7 @@ typedef enum ps_row_state {
 #define PS_ROW_DIRTY 1u /* differs from the cold tier */
 #define PS_ROW_SCAN 2u  /* in memory for scans alone so far: goes when the last of them ends */
 #define PS_ROW_KEPT 4u  /* a cut (cut.h) has what the row was */
+#define PS_ROW_SAVED 8u /* the last cut handed out the row as it is */
 
 /* In front of every row's floats, in memory and on disk (little-endian). 32 bytes. */
 typedef struct ps_row_header {
@@ -232,8 +233,12 @@ static inline void ps_store_set_state(ps_row_header_t *row, ps_row_state_t state
 /* The row was changed: write it back some time. */
 static inline void ps_store_mark_dirty(ps_row_header_t *row)
 {
-    row->flags |= PS_ROW_DIRTY;
+    row->flags = (uint16_t)((row->flags | PS_ROW_DIRTY) & ~PS_ROW_SAVED);
 }
+
+/* The same of a PRESENT row that begins anew, with version 0: what the cold tier or an older image
+ * has of it may have a higher one. */
+void ps_store_mark_begun(ps_store_t *store, ps_row_header_t *row);
 
 /* An ABSENT row of a WRITE batch now has a value; marks it dirty too. Its header was all zero but
  * for id and table. */

@@ -59,6 +59,8 @@ struct ps_store {
     uint32_t n_loads;           /* rows: for serials of loads */
     struct ps_store_scan *scan; /* open, or closed with its job under way; or NULL */
     ps_store_cut_t *cut;        /* under way; or NULL */
+    uint64_t n_erased_cut;      /* counters.erased at the last cut */
+    bool began_anew;            /* a row did, over what the cold tier may have of it */
     psc_error_t failure;        /* code PSC_OK while all is well */
     ps_store_counters_t counters;
 };

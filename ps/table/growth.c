@@ -251,7 +251,7 @@ static void begin(const ps_growth_rows_t *rows, const ps_rows_push_t *push, size
     if (row->state == PS_ROW_ABSENT)
         ps_store_mark_new(rows->rows.store, row);
     else
-        ps_store_mark_dirty(row);
+        ps_store_mark_begun(rows->rows.store, row);
     if (growth->expiry != NULL && !is_pad(table, row->id))
         ps_expiry_add(growth->expiry, slot_of(growth, rows->hashes[i]), 0, row->last_clock);
 }

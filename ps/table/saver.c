@@ -35,6 +35,7 @@ static void submit(ps_saver_t *saver, ps_save_kind_t kind)
     job->error = (psc_error_t)PSC_ERROR_INIT;
     memcpy(job->name, saver->name, sizeof job->name);
     job->image = &saver->image;
+    job->partial = saver->partial;
     saver->writer->submit(saver->writer->context, job);
 }
 
@@ -96,6 +97,7 @@ static psc_status_t cut_rows(ps_shard_t *shard, psc_error_t *error)
     ps_saver_t *saver = &shard->saver;
     const ps_cut_options_t options = {.folder = saver->writer->staging,
                                       .extra_bytes = ps_saver_image_bytes(shard),
+                                      .partial = saver->base,
                                       .give = write_piece,
                                       .context = saver};
     psc_status_t st = ps_store_cut_begin(shard->options.store, &options, error);
@@ -103,6 +105,8 @@ static psc_status_t cut_rows(ps_shard_t *shard, psc_error_t *error)
         return st;
     ps_logger_cut(shard);
     saver->began_us = shard->now_us;
+    saver->partial = ps_store_cut_is_partial(shard->options.store);
+    saver->base = false;
     saver->phase = PS_SAVER_CUTTING;
     return PSC_OK;
 }
@@ -296,6 +300,7 @@ static void take_job(ps_shard_t *shard)
         const uint64_t took_us = shard->now_us - saver->began_us;
         saver->longest_us = took_us > saver->longest_us ? took_us : saver->longest_us;
         saver->part_bytes = job->size;
+        saver->partial = job->partial;
         saver->phase = PS_SAVER_SAVED;
         if (saver->result.code != PSC_OK)
             ps_saver_abandon(shard);
@@ -303,6 +308,7 @@ static void take_job(ps_shard_t *shard)
         saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_COMMIT) {
         memcpy(saver->committed, saver->name, sizeof saver->committed);
+        saver->base = saver->partial;
         ps_logger_commit(shard);
         end(saver);
     }

@@ -45,8 +45,9 @@ typedef struct ps_save_job {
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     ps_cut_piece_t *piece;
     const ps_save_image_t *image;
-    uint64_t offset;      /* READ */
-    uint64_t size;        /* out: READ: of the state; FINISH: of all files of the part */
+    bool partial;    /* FINISH: in: rows are those of a partial cut; out: the next may be one */
+    uint64_t offset; /* READ */
+    uint64_t size;   /* out: READ: of the state; FINISH: of all files of the part */
     const uint8_t *bytes; /* STATE: borrowed; READ: into room */
     size_t n;
     uint8_t *room; /* READ: [PS_SAVE_STATE_BYTES] */
@@ -87,6 +88,8 @@ typedef struct ps_saver {
     psc_error_t result; /* of the last checkpoint, or of the last piece of state */
     uint64_t began_us, state_bytes;
     uint64_t part_bytes; /* of the last part that was written */
+    bool partial;        /* the cut is, and then whether the next may be */
+    bool base;           /* the last checkpoint was committed, and the next may rest on it */
     ps_save_image_t image;
     ps_save_job_t job; /* all but the next two */
     ps_save_job_t rows[PS_CUT_PIECES];

@@ -233,11 +233,17 @@ static psc_status_t write_or_die(ps_cold_t *cold, const ps_cold_write_t *writes,
     return deadly->inner->ops->write(deadly->inner, writes, n, fault);
 }
 
+static psc_status_t read_inner(ps_cold_t *cold, ps_cold_read_t *reads, size_t n, psc_error_t *fault)
+{
+    const deadly_t *deadly = (const deadly_t *)(void *)cold;
+    return deadly->inner->ops->read(deadly->inner, reads, n, fault);
+}
+
 /* What a server of n_servers does at its start, until it is killed. Returns when it was not. */
 static int restore_until_killed(const char *checkpoints, const char *data, uint32_t n_servers,
                                 unsigned n_writes)
 {
-    static const ps_cold_ops_t ops = {.name = "deadly", .write = write_or_die};
+    static const ps_cold_ops_t ops = {.name = "deadly", .read = read_inner, .write = write_or_die};
     const ps_keeper_options_t of_keeper = {
         .folder = checkpoints, .rank = 0, .n_servers = n_servers, .cluster = 0xd00d};
     deadly_t deadly = {.cold.ops = &ops, .left = n_writes};

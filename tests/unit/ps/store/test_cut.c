@@ -25,6 +25,9 @@ typedef struct world {
     uint32_t *now;                          /* [N_IDS] what each row holds; 0: there is none */
     uint32_t *then;                         /* the same at the cut */
     uint32_t *found;                        /* of images; UINT32_MAX: none */
+    uint32_t *before;                       /* the same of those that a partial cut rests on */
+    bool base, erase;                       /* the next may be partial; rows are erased too */
+    unsigned give_up_at;                    /* turn of a cut that is abandoned */
     ps_cut_piece_t *waiting[PS_CUT_PIECES]; /* handed out, not put back */
     size_t n_waiting;
     test_random_t random;
@@ -107,7 +110,8 @@ static void change_rows(world_t *world, bool erase)
     ps_store_release(world->store, &request.batch);
 }
 
-/* The folder's rows with the images over them are what was there. */
+/* The folder's rows with the images over them are what was there. What a row holds is its version.
+ */
 static void check_saved(const world_t *world, const char *saved)
 {
     psc_error_t error = PSC_ERROR_INIT;
@@ -124,6 +128,8 @@ static void check_saved(const world_t *world, const char *saved)
         assert_int_equal(cold->ops->read(cold, &read, 1, &error), PSC_OK);
         if (read.found)
             memcpy(&value, record + IMAGE_BYTES - sizeof value, sizeof value);
+        if (world->before[id] != UINT32_MAX && (!read.found || value < world->before[id]))
+            value = world->before[id];
         if (world->found[id] != UINT32_MAX)
             value = world->found[id];
         assert_int_equal(value, world->then[id]);
@@ -131,22 +137,32 @@ static void check_saved(const world_t *world, const char *saved)
     cold->ops->destroy(cold);
 }
 
-/* Makes a cut, changing rows all the while; abandons it after some steps if asked to. */
-static void cut_once(world_t *world, const char *name, bool abandon)
+/* Makes a cut, changing rows all the while; abandons it after some steps if asked to. Returns
+ * whether it was partial. */
+static bool cut_once(world_t *world, const char *name, bool abandon)
 {
     char saved[512];
     psc_error_t error = PSC_ERROR_INIT;
     const ps_cut_options_t options = {.folder = test_path(saved, sizeof saved, world->folder, name),
+                                      .partial = world->base,
                                       .give = take_piece,
                                       .context = world};
+    for (size_t id = 0; id < N_IDS; id++) {
+        if (world->found[id] != UINT32_MAX)
+            world->before[id] = world->found[id];
+    }
     memcpy(world->then, world->now, N_IDS * sizeof *world->then);
     memset(world->found, 0xff, N_IDS * sizeof *world->found);
     assert_int_equal(ps_store_cut_begin(world->store, &options, &error), PSC_OK);
     assert_int_equal(ps_store_cut_begin(world->store, &options, &error), PSC_BUSY);
+    const bool partial = ps_store_cut_is_partial(world->store);
+    assert_true(world->base || !partial);
+    if (!partial)
+        memset(world->before, 0xff, N_IDS * sizeof *world->before);
     for (unsigned turn = 0; ps_store_cut_state(world->store, &error) == PS_CUT_GOES_ON; turn++) {
-        if (turn == 3 && abandon)
+        if (turn == world->give_up_at && abandon)
             ps_store_cut_abandon(world->store);
-        change_rows(world, test_below(&world->random, 8) == 0);
+        change_rows(world, world->erase && test_below(&world->random, 8) == 0);
         wait_for_cut(world);
     }
     assert_int_equal(ps_store_cut_state(world->store, &error),
@@ -155,6 +171,8 @@ static void cut_once(world_t *world, const char *name, bool abandon)
     assert_int_equal(ps_store_cut_state(world->store, &error), PS_CUT_NONE);
     if (!abandon)
         check_saved(world, saved);
+    world->base = !abandon;
+    return partial;
 }
 
 static void open_world(world_t *world)
@@ -162,7 +180,10 @@ static void open_world(world_t *world)
     char path[512];
     ps_cold_t *cold = NULL;
     psc_error_t error = PSC_ERROR_INIT;
-    *world = (world_t){.folder = test_scratch_create(), .random = test_random_start()};
+    *world = (world_t){.folder = test_scratch_create(),
+                       .erase = true,
+                       .give_up_at = 3,
+                       .random = test_random_start()};
     assert_int_equal(ps_cold_rocks_open(test_path(path, sizeof path, world->folder, "live"),
                                         ps_cold_rocks_memory(PS_STORE_MIN_MEMORY), &cold, &error),
                      PSC_OK);
@@ -171,7 +192,9 @@ static void open_world(world_t *world)
     world->now = psc_alloc_zeroed(N_IDS, sizeof *world->now);
     world->then = psc_alloc_zeroed(N_IDS, sizeof *world->then);
     world->found = psc_alloc_zeroed(N_IDS, sizeof *world->found);
+    world->before = psc_alloc_zeroed(N_IDS, sizeof *world->before);
     memset(world->found, 0xff, N_IDS * sizeof *world->found);
+    memset(world->before, 0xff, N_IDS * sizeof *world->before);
 }
 
 static void close_world(world_t *world)
@@ -180,6 +203,7 @@ static void close_world(world_t *world)
     psc_free(world->now);
     psc_free(world->then);
     psc_free(world->found);
+    psc_free(world->before);
     test_scratch_destroy(world->folder);
 }
 
@@ -211,6 +235,63 @@ static void a_cut_that_is_given_up_leaves_nothing_to_the_next_one(void **state)
         change_rows(&world, false);
     cut_once(&world, "first", true);
     cut_once(&world, "second", false);
+    close_world(&world);
+}
+
+/* Rows leave memory and come back meanwhile. */
+static void partial_cuts_hand_out_what_changed_since_the_last(void **state)
+{
+    (void)state;
+    world_t world;
+    open_world(&world);
+    world.erase = false;
+    for (unsigned i = 0; i < 800; i++)
+        change_rows(&world, i % 50 == 49);
+    assert_false(cut_once(&world, "whole", false));
+    const uint64_t whole = world.kept;
+    for (unsigned i = 0; i < 4; i++) {
+        char name[16];
+        (void)snprintf(name, sizeof name, "partial-%u", i);
+        const size_t n = i == 0 ? 1 : test_below(&world.random, 120);
+        for (size_t k = 0; k < n; k++)
+            change_rows(&world, false);
+        world.kept = 0;
+        assert_true(cut_once(&world, name, false));
+        if (i == 0)
+            assert_true(world.kept < whole); /* few changed */
+    }
+    change_rows(&world, true); /* what is gone must not come back from an older image */
+    assert_false(cut_once(&world, "erased", false));
+    assert_true(cut_once(&world, "partial", false));
+    world.give_up_at = 0;
+    (void)cut_once(&world, "abandoned", true);
+    assert_false(cut_once(&world, "after", false));
+    close_world(&world);
+}
+
+static void a_row_that_begins_anew_ends_partial_cuts(void **state)
+{
+    (void)state;
+    static test_request_t request;
+    world_t world;
+    psc_error_t error = PSC_ERROR_INIT;
+    open_world(&world);
+    world.erase = false;
+    change_rows(&world, false);
+    assert_false(cut_once(&world, "whole", false));
+    assert_true(cut_once(&world, "partial", false));
+    for (uint64_t id = 0; id < N_IDS && request.batch.n == 0; id++) {
+        request.ids[0] = id;
+        if (world.now[id] != 0)
+            test_request_set(&request, TABLE, PS_BATCH_WRITE, 1);
+    }
+    assert_int_equal(ps_store_prepare(world.store, &request.batch, &error), PSC_OK);
+    while (!ps_store_ready(world.store, &request.batch))
+        wait_for_cut(&world);
+    ps_store_mark_begun(world.store, ps_store_row(ps_store_base(world.store), request.places[0]));
+    ps_store_release(world.store, &request.batch);
+    assert_false(cut_once(&world, "anew", false));
+    assert_false(cut_once(&world, "and all others", false));
     close_world(&world);
 }
 
@@ -272,6 +353,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cut_has_each_row_as_it_was_while_rows_change),
         cmocka_unit_test(a_cut_that_is_given_up_leaves_nothing_to_the_next_one),
+        cmocka_unit_test(partial_cuts_hand_out_what_changed_since_the_last),
+        cmocka_unit_test(a_row_that_begins_anew_ends_partial_cuts),
         cmocka_unit_test(a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store),
         cmocka_unit_test(a_small_memory_is_cut_all_the_same),
         cmocka_unit_test(memory_that_does_not_fit_is_refused),
