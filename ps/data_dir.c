@@ -201,6 +201,15 @@ static psc_status_t take_lock(ps_data_dir_t *dir, psc_error_t *error)
     return psc_error_set_errno(error, reason, "cannot lock %s", dir->lock_path);
 }
 
+/* Half an identity, of a start that was killed while it wrote it (common/file.c). */
+static bool is_half_identity(const char *name)
+{
+    static const char begin[] = ".identity.json.", end[] = ".tmp";
+    const size_t length = strlen(name);
+    return strncmp(name, begin, sizeof begin - 1) == 0 && length >= sizeof begin + sizeof end &&
+           strcmp(name + length - (sizeof end - 1), end) == 0;
+}
+
 /* The directory was there and has no identity: only remains of a start that was killed may be used.
  */
 static psc_status_t check_empty(const ps_data_dir_t *dir, psc_error_t *error)
@@ -211,8 +220,10 @@ static psc_status_t check_empty(const ps_data_dir_t *dir, psc_error_t *error)
     psc_status_t st = PSC_OK;
     const struct dirent *entry;
     while (st == PSC_OK && (entry = readdir(folder)) != NULL) {
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            strcmp(entry->d_name, "lock") != 0)
+        if (is_half_identity(entry->d_name))
+            (void)unlinkat(dirfd(folder), entry->d_name, 0); /* or it stays: no harm */
+        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                 strcmp(entry->d_name, "lock") != 0)
             st = psc_error_set(error, PSC_UNCLEAN,
                                "%s holds %.80s, which is not of this run: use another --data "
                                "directory",

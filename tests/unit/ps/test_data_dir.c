@@ -203,8 +203,16 @@ static void remains_of_a_killed_start_are_used(void **state)
     assert_int_equal(mkdir(path, 0777), 0);
     (void)test_path(path, sizeof path, data, "server-0/lock");
     assert_int_equal(psc_file_write(path, "", 0, NULL), PSC_OK);
+    /* As a kill while the identity is written leaves it. */
+    (void)test_path(path, sizeof path, data, "server-0/identity.json");
+    psc_outfile_t *half;
+    assert_int_equal(psc_outfile_open(path, &half, NULL), PSC_OK);
+    (void)test_path(path, sizeof path, data, "server-0");
+    assert_int_equal(test_count_entries(path), 2);
     ps_data_dir_t *dir;
     assert_int_equal(claim(data, RUN, 0, 1, &dir, NULL), PSC_OK);
+    assert_int_equal(test_count_entries(path), 2); /* the lock and the identity */
+    psc_outfile_abort(half);
     ps_data_dir_release(dir);
 }
 
