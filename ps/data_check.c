@@ -210,7 +210,8 @@ static psc_status_t call_open(const char *path, const ps_data_found_t *found, ps
         error, PSC_UNCLEAN, "%s %s: its rows are of any moment and do not count; %s", path,
         found->is_copy ? "is a copy that was made while a server ran"
                        : "was not closed in order, its server was killed",
-        found->identity.lineage != 0 ? "what counts is the newest whole checkpoint of its run"
+        found->identity.lineage != 0 ? "what counts is the newest whole checkpoint of its run, "
+                                       "and the log of pushes behind it if there is one"
                                      : "its run made no checkpoints, so nothing of it counts");
 }
 

@@ -46,7 +46,8 @@ static const psc_command_t command = {
         "are read and compared with their checksums; what is damaged, missing, from elsewhere, "
         "of another release's format or still in use is named. What a server that was killed "
         "left is not to be trusted, nor is a copy that was made while one ran: what counts then is "
-        "the newest whole checkpoint (embps checkpoint verify DIR). Nothing is changed.",
+        "the newest whole checkpoint (embps checkpoint verify DIR), and with --durability push or "
+        "sync the log behind it, which servers look through when they start. Nothing is changed.",
     .options = option_table,
     .n_options = sizeof option_table / sizeof option_table[0],
     .operands = "DATA",
