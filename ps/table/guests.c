@@ -307,7 +307,14 @@ psc_status_t ps_guests_replace(ps_shard_t *shard, uint64_t session, const psp_gr
 uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer)
 {
     const ps_guest_t *guest = guest_of(shard, peer);
-    return guest != NULL ? guest->next_sequence : 0;
+    if (guest == NULL)
+        return 0;
+    for (const ps_request_t *r = shard->sessions.all[peer].head; r != NULL; r = r->next) {
+        const psp_kind_t kind = r->message.kind;
+        if ((kind == PSP_PUSH || kind == PSP_IMPORT) && r->message.request.sequence != 0)
+            return r->message.request.sequence;
+    }
+    return guest->next_sequence;
 }
 
 void ps_guests_end(ps_shard_t *shard, uint32_t peer)

@@ -82,7 +82,8 @@ PSC_MUST_CHECK psc_status_t ps_guests_replace(ps_shard_t *shard, uint64_t sessio
                                               const psp_grant_t *grant, uint64_t *counted_out,
                                               psc_error_t *error);
 
-/* The lowest sequence of a guest that was not taken yet; 0: the seat is free. */
+/* The lowest sequence of a guest from which on nothing has changed rows: of a push that waits, or
+ * else the next one that will be taken; 0: the seat is free. */
 uint64_t ps_guests_next(const ps_shard_t *shard, uint32_t peer);
 
 /* Ends it. A request that is being served may be left in its queue. */

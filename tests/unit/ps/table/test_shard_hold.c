@@ -4,6 +4,7 @@
  */
 #include "ps/table/shard_hold.h"
 
+#include "ps/table/guests.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/shard_fixture.h"
 
@@ -125,6 +126,24 @@ static void what_is_behind_the_cut_waits_and_all_else_goes_on(void **state)
     fixture_close(&f, true);
 }
 
+static void a_push_that_is_held_is_not_among_those_that_were_served(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    uint64_t clock;
+    open_fixture(&f);
+    const uint64_t next = ps_guests_next(f.shard, 2);
+    ps_shard_hold(f.shard, &clock);
+    push(&f, 2, 0, false);
+    push(&f, 2, 0, false);
+    expect_answers(&f, 0);
+    assert_int_equal(ps_guests_next(f.shard, 2), next); /* what a checkpoint has of the session */
+    ps_shard_hold_release(f.shard);
+    expect_answers(&f, 2);
+    assert_int_equal(ps_guests_next(f.shard, 2), next + 2);
+    fixture_close(&f, true);
+}
+
 static void clocks_are_applied_up_to_the_furthest(void **state)
 {
     (void)state;
@@ -179,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_behind_the_cut_waits_and_all_else_goes_on),
+        cmocka_unit_test(a_push_that_is_held_is_not_among_those_that_were_served),
         cmocka_unit_test(clocks_are_applied_up_to_the_furthest),
         cmocka_unit_test(a_session_that_ends_holds_nobody_up),
     };
