@@ -439,7 +439,7 @@ static void a_client_goes_on_while_its_checkpoint_is_made(void **state)
         psc_error_t fault = PSC_ERROR_INIT;
         bool over = false;
         size_t n = 0;
-        unsigned round = 10;
+        unsigned round = 60; /* until all tables have rows for sure */
         (void)test_path(checkpoints, sizeof checkpoints, folder, "saved");
         stay_t stay = begin_stay(checkpoints, "auto", n_servers);
         open_tables(stay.client, tables);
