@@ -550,13 +550,14 @@ static bool is_over(const ps_server_t *server)
 
 /* ---- the end ---- */
 
-/* Guests are sent away: what is under way is finished, or refused when its time is up. */
+/* Guests are sent away: what is under way is finished, as far as the time goes. */
 static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
 {
     const uint64_t start_us = psc_clock_us();
     psc_status_t st = PSC_OK;
     bool progress = true;
     psp_transport_stop(server->transport);
+    ps_shard_stop_hearing(server->shard);
     while (st == PSC_OK && psc_clock_us() - start_us < DRAIN_US &&
            (progress || ps_shard_waiting(server->shard, UINT32_MAX) != 0)) {
         progress = false;
@@ -568,12 +569,12 @@ static psc_status_t send_guests_away(ps_server_t *server, psc_error_t *error)
     return st;
 }
 
-/* What waits still is refused. */
+/* What waits still is refused, or is asked of the next server. */
 static void end_shard(ps_server_t *server)
 {
     psc_error_t why = PSC_ERROR_INIT;
     (void)psc_error_set(&why, PSC_INTERRUPTED, "the server ends");
-    ps_shard_end(server->shard, &why);
+    ps_shard_end_in_order(server->shard, &why);
 }
 
 /* The server fails: whoever waits is told why, and so is what has come since; nothing more is taken

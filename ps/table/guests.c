@@ -348,13 +348,10 @@ void ps_guests_clear(ps_shard_t *shard)
     ps_guests_t *guests = &shard->guests;
     for (uint32_t i = 0; guests->all != NULL && i < guests->n; i++) {
         ps_guest_t *guest = guests->all[i];
-        while (guest != NULL && guest->parked != NULL) {
-            ps_request_t *request = guest->parked;
-            guest->parked = request->next;
-            ps_request_destroy(&shard->requests, request);
-        }
-        if (guest != NULL)
+        if (guest != NULL) {
+            ps_guests_drop_parked(shard, shard->sessions.n + i);
             let_go_below(guests, guest, UINT64_MAX);
+        }
         psc_free(guest);
     }
     psc_free(guests->ids);
@@ -365,13 +362,30 @@ void ps_guests_clear(ps_shard_t *shard)
 
 /* ---- requests in their order ---- */
 
+/* The one with the lowest sequence; NULL: none. */
+static ps_request_t *take_parked(ps_guest_t *guest)
+{
+    ps_request_t *request = guest->parked;
+    if (request != NULL) {
+        guest->parked = request->next;
+        guest->n_parked--;
+    }
+    return request;
+}
+
+void ps_guests_drop_parked(ps_shard_t *shard, uint32_t peer)
+{
+    ps_guest_t *guest = guest_of(shard, peer);
+    ps_request_t *request;
+    while (guest != NULL && (request = take_parked(guest)) != NULL)
+        ps_request_destroy(&shard->requests, request);
+}
+
 void ps_guests_refuse_parked(ps_shard_t *shard, uint32_t peer, const psc_error_t *refusal)
 {
     ps_guest_t *guest = guest_of(shard, peer);
-    while (guest != NULL && guest->parked != NULL) {
-        ps_request_t *request = guest->parked;
-        guest->parked = request->next;
-        guest->n_parked--;
+    ps_request_t *request;
+    while (guest != NULL && (request = take_parked(guest)) != NULL) {
         /* Without memory for an answer its call ends without one. */
         if (ps_shard_refuse_request(shard, request, refusal, NULL) != PSC_OK)
             shard->counters.refused++;
@@ -514,9 +528,7 @@ psc_status_t ps_guests_take(ps_shard_t *shard, ps_request_t *request, psc_error_
         if (st != PSC_OK || guest == NULL || guest->parked == NULL ||
             guest->parked->message.request.sequence != guest->next_sequence)
             return st;
-        request = guest->parked;
-        guest->parked = request->next;
-        guest->n_parked--;
+        request = take_parked(guest);
     }
 }
 
@@ -545,7 +557,8 @@ static void step(ps_shard_t *shard, uint32_t peer)
 
 void ps_guests_step(ps_shard_t *shard)
 {
-    if (shard->sessions.n_all == shard->sessions.n || shard->now_us < shard->guests.next_step_us)
+    if (shard->sessions.n_all == shard->sessions.n || shard->guests.unheard ||
+        shard->now_us < shard->guests.next_step_us)
         return;
     shard->guests.next_step_us = shard->now_us + STEP_US;
     for (uint32_t peer = shard->sessions.n; peer < shard->sessions.n_all; peer++) {

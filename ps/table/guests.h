@@ -35,6 +35,7 @@ typedef struct ps_guests {
     uint64_t *ids;    /* [n] number of the session; 0: the seat is free */
     ps_guest_t **all; /* [n] */
     uint64_t next_step_us;
+    bool unheard; /* the door is closed: what does not come is no sign of anything */
     size_t kept_bytes;
     ps_guest_moved_t *moved; /* [n_moved] by id */
     size_t n_moved;
@@ -99,7 +100,8 @@ void ps_guests_keep(ps_shard_t *shard, const struct ps_request *request, psp_buf
 /* Ends leases, and the waiting for requests that do not come. */
 void ps_guests_step(ps_shard_t *shard);
 
-/* Answers what waits for requests before it. */
+/* What waits for requests before it: answered, or dropped, so that its calls end unanswered. */
 void ps_guests_refuse_parked(ps_shard_t *shard, uint32_t peer, const psc_error_t *refusal);
+void ps_guests_drop_parked(ps_shard_t *shard, uint32_t peer);
 
 #endif

@@ -335,17 +335,18 @@ psc_status_t ps_logger_step(ps_shard_t *shard, bool *progress_out, psc_error_t *
     return st;
 }
 
-void ps_logger_refuse(ps_shard_t *shard, const psc_error_t *why)
+void ps_logger_refuse(ps_shard_t *shard, const psc_error_t *why, bool guests_go_on)
 {
     ps_logger_t *logger = &shard->logger;
     while (logger->first != NULL) {
         const held_reply_t *held = take_first(logger);
         const psp_reply_header_t header = {
             .request = held->request, .map_epoch = shard->map.epoch, .error = *why};
+        const bool comes_again = guests_go_on && ps_is_guest(&shard->sessions, held->reply->peer);
         psp_buffer_t *refusal;
         /* Without memory its call ends without an answer. */
-        if (psp_reply_pack(shard->options.pool, (psp_kind_t)held->reply->kind, &header, &refusal,
-                           NULL) == PSC_OK) {
+        if (!comes_again && psp_reply_pack(shard->options.pool, (psp_kind_t)held->reply->kind,
+                                           &header, &refusal, NULL) == PSC_OK) {
             refusal->peer = held->reply->peer;
             refusal->call = held->reply->call;
             shard->options.reply(shard->options.reply_context, refusal->peer, refusal);

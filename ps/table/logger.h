@@ -128,7 +128,8 @@ PSC_MUST_CHECK bool ps_logger_hold(struct ps_shard *shard, const ps_request_t *r
 PSC_MUST_CHECK psc_status_t ps_logger_step(struct ps_shard *shard, bool *progress_out,
                                            psc_error_t *error);
 
-/* The shard ends: whoever waits is told why instead. */
-void ps_logger_refuse(struct ps_shard *shard, const psc_error_t *why);
+/* The shard ends: whoever waits is told why instead; guests_go_on: no guest is told anything, since
+ * they ask again. */
+void ps_logger_refuse(struct ps_shard *shard, const psc_error_t *why, bool guests_go_on);
 
 #endif

@@ -347,25 +347,37 @@ void ps_shard_release(ps_shard_t *shard, ps_request_t *request)
 
 /* ---- the machine ---- */
 
-/* The shard is over: answers all that waits with its failure. */
-static void fail(ps_shard_t *shard, const psc_error_t *failure)
+/* The shard is over: answers all that waits with its failure. guests_go_on: but for requests of
+ * guests that have a sequence, which come again, to the next server. */
+static void end(ps_shard_t *shard, const psc_error_t *failure, bool guests_go_on)
 {
     shard->failure = *failure;
     shard->failure.rank = (int32_t)shard->options.rank;
     ps_shard_publish(shard);
-    ps_logger_refuse(shard, &shard->failure);
+    ps_logger_refuse(shard, &shard->failure, guests_go_on);
     ps_watchers_end(shard, &shard->failure);
     for (uint32_t i = 0; i < shard->sessions.n_all; i++) {
         ps_session_t *session = &shard->sessions.all[i];
+        const bool is_guest = ps_is_guest(&shard->sessions, i);
         while (session->head != NULL) {
+            const bool comes_again =
+                is_guest && guests_go_on && session->head->message.request.sequence != 0;
             /* Without memory for a reply there is nothing more to be done for this one. */
-            if (ps_shard_reply_bare(shard, session->head, &shard->failure, NULL) != PSC_OK)
+            if (!comes_again &&
+                ps_shard_reply_bare(shard, session->head, &shard->failure, NULL) != PSC_OK)
                 shard->counters.refused++;
             drop_head(shard, session);
         }
-        if (ps_is_guest(&shard->sessions, i))
+        if (is_guest && guests_go_on)
+            ps_guests_drop_parked(shard, i);
+        else if (is_guest)
             ps_guests_refuse_parked(shard, i, &shard->failure);
     }
+}
+
+static void fail(ps_shard_t *shard, const psc_error_t *failure)
+{
+    end(shard, failure, false);
 }
 
 /*
@@ -651,4 +663,15 @@ void ps_shard_end(ps_shard_t *shard, const psc_error_t *why)
 {
     if (shard->failure.code == PSC_OK)
         fail(shard, why);
+}
+
+void ps_shard_stop_hearing(ps_shard_t *shard)
+{
+    shard->guests.unheard = true;
+}
+
+void ps_shard_end_in_order(ps_shard_t *shard, const psc_error_t *why)
+{
+    if (shard->failure.code == PSC_OK)
+        end(shard, why, true);
 }

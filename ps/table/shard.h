@@ -85,6 +85,18 @@ PSC_MUST_CHECK psc_status_t ps_shard_poll(ps_shard_t *shard, bool *progress_out,
  * more. */
 void ps_shard_end(ps_shard_t *shard, const psc_error_t *why);
 
+/* Guests cannot be heard any more: no lease of theirs ends from now on, so that what a last
+ * checkpoint says of their sessions stays so. */
+void ps_shard_stop_hearing(ps_shard_t *shard);
+
+/*
+ * The same as ps_shard_end, at an end after which the sessions of guests go on, at the next server:
+ * their requests with a sequence, those parked and those whose answer waits for the log too, get no
+ * answer, so that their calls are made again, there. An answer that refuses would be the client's
+ * last word on that sequence, and the next server would wait for it in vain.
+ */
+void ps_shard_end_in_order(ps_shard_t *shard, const psc_error_t *why);
+
 /* Workers that have said goodbye, and whether all n_workers did and nothing of theirs waits; never
  * without workers. */
 uint32_t ps_shard_departed(const ps_shard_t *shard);

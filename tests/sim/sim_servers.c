@@ -45,6 +45,7 @@ static struct {
     const char *addresses[SIM_SERVERS_MAX];
     bool started, served, let_in;
 } job;
+static uint32_t n_jobs; /* so far */
 
 psc_status_t sim_rocks_open(const char *dir, uint64_t memory_bytes, ps_cold_t **cold_out,
                             psc_error_t *error) __asm__("__wrap_ps_cold_rocks_open");
@@ -291,6 +292,7 @@ void sim_job_start(const sim_job_options_t *options)
     memset(&job, 0, sizeof job);
     job.options = *options;
     job.started = true;
+    n_jobs++;
     job.cluster = sim_below(UINT64_MAX) | 1;
     (void)snprintf(job.data, sizeof job.data, "%.400s/data", options->folder);
     (void)snprintf(job.checkpoints, sizeof job.checkpoints, "%.400s/checkpoints", options->folder);
@@ -350,6 +352,11 @@ bool sim_job_never_served(void)
 uint32_t sim_job_servers(void)
 {
     return job.options.n_servers;
+}
+
+uint32_t sim_job_number(void)
+{
+    return n_jobs;
 }
 
 void sim_job_kill_one(uint32_t rank)

@@ -39,6 +39,8 @@ psc_status_t sim_job_result(psc_error_t *error_out);
 /* Whether it was about to start, and did not. */
 bool sim_job_never_served(void);
 uint32_t sim_job_servers(void);
+/* Which start it is, from 1. */
+uint32_t sim_job_number(void);
 
 /* kill -9 of all that are left. Outside of tasks. */
 void sim_job_kill(void);

@@ -135,17 +135,30 @@ static void start_client(void *context)
         sim_client_start(client);
 }
 
+/* A signal on its way to one server: which server, and of which start: the processes of the next
+ * start do not get it. */
+static void *signal_to(uint32_t rank)
+{
+    return (void *)((uintptr_t)sim_job_number() * SIM_SERVERS_MAX + rank);
+}
+
+static bool takes_signal(const void *to, uint32_t *rank_out)
+{
+    *rank_out = (uint32_t)((uintptr_t)to % SIM_SERVERS_MAX);
+    return (uintptr_t)to / SIM_SERVERS_MAX == sim_job_number();
+}
+
 static void ask_server(void *context)
 {
-    const uint32_t rank = (uint32_t)(uintptr_t)context;
-    if (rank < sim_job_servers())
+    uint32_t rank;
+    if (takes_signal(context, &rank))
         sim_job_ask(rank, true);
 }
 
 static void stop_server(void *context)
 {
-    const uint32_t rank = (uint32_t)(uintptr_t)context;
-    if (rank < sim_job_servers())
+    uint32_t rank;
+    if (takes_signal(context, &rank))
         sim_job_stop(rank);
 }
 
@@ -153,7 +166,7 @@ static void stop_server(void *context)
 static void signal_all(void (*fn)(void *context))
 {
     for (uint32_t rank = 0; rank < sim_job_servers(); rank++)
-        sim_at(sim_now() + sim_below(SECOND_US / 10), fn, (void *)(uintptr_t)rank);
+        sim_at(sim_now() + sim_below(SECOND_US / 10), fn, signal_to(rank));
 }
 
 /* One of the kinds, by their shares. */

@@ -264,6 +264,22 @@ static void who_says_nothing_for_the_lease_is_gone(void **state)
     fixture_close(&f, true);
 }
 
+/* Its end would be news behind the last checkpoint. */
+static void whom_a_closed_door_keeps_silent_does_not_lapse(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    open_with(&f, 0);
+    fixture_hello(&f, 1);
+    ps_shard_stop_hearing(f.shard);
+    ps_shard_set_time(f.shard, 70 * SECOND);
+    fixture_poll(&f);
+    push(&f, 1, 1, 1, 7, 1);
+    assert_int_equal(status_of_next(&f, f.next_call - 1), PSC_OK);
+    assert_int_equal(fixture_counter(&f, 0, "guests.lapsed"), 0);
+    fixture_close(&f, true);
+}
+
 static void a_gap_that_is_not_filled_is_told(void **state)
 {
     (void)state;
@@ -457,6 +473,22 @@ static void the_end_answers_all_that_waits(void **state)
     fixture_close(&f, true);
 }
 
+/* Whose session goes on at the next server asks again: an answer now would be its last word on that
+ * sequence. */
+static void the_end_in_order_leaves_what_came_early_unanswered(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    const psc_error_t why = {.code = PSC_INTERRUPTED, .rank = -1, .message = "it ends"};
+    open_with(&f, 0);
+    fixture_hello(&f, 1);
+    push(&f, 1, 2, 1, 7, 1);
+    ps_shard_end_in_order(f.shard, &why);
+    nothing_comes(&f);
+    f.failure.code = PSC_OK;
+    fixture_close(&f, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -467,12 +499,14 @@ int main(void)
         cmocka_unit_test(a_refused_push_stays_refused),
         cmocka_unit_test(a_request_that_waits_goes_to_the_call_that_came_last),
         cmocka_unit_test(who_says_nothing_for_the_lease_is_gone),
+        cmocka_unit_test(whom_a_closed_door_keeps_silent_does_not_lapse),
         cmocka_unit_test(a_gap_that_is_not_filled_is_told),
         cmocka_unit_test(there_are_as_many_places_as_were_said_and_they_are_used_again),
         cmocka_unit_test(too_many_requests_are_refused_and_none_is_lost),
         cmocka_unit_test(any_order_of_arrival_gives_the_same_rows),
         cmocka_unit_test(a_session_whose_place_another_takes_ends_and_tells_what_counts),
         cmocka_unit_test(the_end_answers_all_that_waits),
+        cmocka_unit_test(the_end_in_order_leaves_what_came_early_unanswered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,23 @@ static void a_log_that_fails_ends_the_shard(void **state)
     fixture_close(&f, true);
 }
 
+static void at_an_end_in_order_what_waits_for_the_log_is_not_refused(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    fake_t fake;
+    const psc_error_t why = {.code = PSC_INTERRUPTED, .rank = -1, .message = "it ends"};
+    open_with(&f, &fake, 0);
+    (void)push(&f, 0, NULL); /* counts, and is acknowledged when it comes again */
+    nothing_comes(&f);
+    ps_shard_end_in_order(f.shard, &why);
+    psp_message_t reply;
+    assert_false(fixture_take(&f, &reply, NULL));
+    assert_int_equal(ps_shard_waiting(f.shard, UINT32_MAX), 0);
+    f.failure.code = PSC_OK;
+    fixture_close(&f, true);
+}
+
 static void without_records_nothing_is_logged(void **state)
 {
     (void)state;
@@ -282,6 +299,7 @@ int main(void)
         cmocka_unit_test(sessions_and_refusals_are_logged),
         cmocka_unit_test(a_workers_pull_waits_for_nothing),
         cmocka_unit_test(a_log_that_fails_ends_the_shard),
+        cmocka_unit_test(at_an_end_in_order_what_waits_for_the_log_is_not_refused),
         cmocka_unit_test(without_records_nothing_is_logged),
         cmocka_unit_test(what_was_not_saved_lets_nothing_go),
     };

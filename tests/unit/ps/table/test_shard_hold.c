@@ -144,6 +144,31 @@ static void a_push_that_is_held_is_not_among_those_that_were_served(void **state
     fixture_close(&f, true);
 }
 
+/* An answer would be the guest's last word on its sequence, which its session has not had yet. */
+static void at_an_end_in_order_a_push_that_is_held_is_for_the_next_server(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    psp_message_t reply;
+    uint64_t clock;
+    uint32_t whose;
+    const psc_error_t why = {.code = PSC_INTERRUPTED, .rank = -1, .message = "it ends"};
+    open_fixture(&f);
+    const uint64_t next = ps_guests_next(f.shard, 2);
+    ps_shard_hold(f.shard, &clock);
+    push(&f, 2, 0, false);
+    push(&f, 0, 1, false);
+    expect_answers(&f, 0);
+    assert_int_equal(ps_guests_next(f.shard, 2), next);
+    ps_shard_end_in_order(f.shard, &why);
+    assert_true(fixture_take(&f, &reply, &whose));
+    assert_int_equal(whose, 0); /* a worker's session does not go on */
+    assert_int_equal(reply.reply.error.code, PSC_INTERRUPTED);
+    assert_false(fixture_take(&f, &reply, &whose));
+    f.failure.code = PSC_OK;
+    fixture_close(&f, true);
+}
+
 static void clocks_are_applied_up_to_the_furthest(void **state)
 {
     (void)state;
@@ -199,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_behind_the_cut_waits_and_all_else_goes_on),
         cmocka_unit_test(a_push_that_is_held_is_not_among_those_that_were_served),
+        cmocka_unit_test(at_an_end_in_order_a_push_that_is_held_is_for_the_next_server),
         cmocka_unit_test(clocks_are_applied_up_to_the_furthest),
         cmocka_unit_test(a_session_that_ends_holds_nobody_up),
     };
