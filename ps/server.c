@@ -30,38 +30,20 @@
  * checkpoint; the thread that writes checkpoints; shard; store (all dirty rows written, I/O thread
  * joined, RocksDB closed); identity "clean"; lock. Killed before "clean", it leaves "open".
  */
-#include "ps/server.h"
+#include "ps/server_inside.h"
 
 #include "common/alloc.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "ps/checkpoint/restore.h"
-#include "ps/checkpoint/writer.h"
-#include "ps/data_dir.h"
-#include "ps/serve/serve.h"
-#include "ps/server_log.h"
-#include "ps/server_rounds.h"
-#include "ps/store/cold.h"
-#include "ps/store/share.h"
-#include "ps/store/store.h"
-#include "ps/table/shard.h"
 
 #include <inttypes.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define BACKLOG_BYTES ((size_t)8 << 20) /* replies to one peer that have not left */
 #define WAITING_PER_PEER ((size_t)64)   /* requests of one peer in the shard */
 #define MEMORY_BYTES ((size_t)24 << 20) /* all messages here, above which bounds get tight */
 #define TIGHT_BACKLOG_BYTES ((size_t)1 << 20)
-#define WINDOW_BYTES ((size_t)8 << 20)       /* of one client, which asks for no more by itself */
-#define WINDOWS_BYTES ((size_t)32 << 20)     /* of all */
-#define GUEST_WINDOW_BYTES ((size_t)4 << 20) /* of one guest; their transport bounds all */
-#define LEAST_MESSAGE_BYTES ((size_t)64 << 10)
-#define HOST_BYTES 256
 #define MESSAGES_PER_TURN 64u
 #define IDLE_WAIT_US UINT64_C(100000)
 #define FLUSH_US UINT64_C(5000000)
@@ -69,54 +51,8 @@
 #define DRAIN_US UINT64_C(2000000) /* for what guests have under way at the end */
 #define LOOK_US UINT64_C(100000)   /* between two looks at the workers' processes */
 
-typedef struct held {
-    psc_queue_node_t *head, *tail;
-} held_t;
-
-struct ps_server {
-    ps_server_options_t options;
-    ps_data_dir_t *dir;
-    ps_store_t *store;
-    ps_shard_t *shard;
-    held_t *held; /* by peer */
-    size_t n_held;
-    uint32_t worst_status, n_lost;
-    ps_watch_t *watch; /* NULL: workers cannot be lost */
-    uint64_t looked_us;
-    char host[HOST_BYTES];
-    pthread_mutex_t lock;
-    psp_transport_t *transport; /* guarded by lock for wake; NULL outside of run */
-    atomic_bool stopped;
-    ps_keeper_t *keeper; /* NULL: no checkpoints are made */
-    ps_writer_t *writer;
-    ps_restore_t *restore;              /* the checkpoint that it went on from; NULL: none */
-    ps_server_log_t *log;               /* NULL: none is written, and there is none */
-    ps_server_rounds_t *rounds;         /* NULL: it makes none by itself */
-    char saved[PSP_SAVED_NAME_MAX + 1]; /* the last checkpoint of all; "": it was not made */
-    psc_error_t save_fault;             /* why not */
-};
-
-/* What messages of one worker may take here, so that those of all have room. */
-static size_t choose_window(uint32_t n_workers)
-{
-    size_t bytes = WINDOWS_BYTES / (n_workers != 0 ? n_workers : 1);
-    return bytes < WINDOW_BYTES ? bytes : WINDOW_BYTES;
-}
-
-/* Several messages of each worker are here at once: 1 MiB from 32 MiB of memory up, less below, and
- * with more than 32 workers. */
-static size_t choose_max_message(uint64_t memory_bytes, uint32_t n_workers)
-{
-    uint64_t bytes = memory_bytes / 32;
-    if (bytes > choose_window(n_workers))
-        bytes = choose_window(n_workers);
-    if (bytes > PSP_MAX_MESSAGE_BYTES)
-        bytes = PSP_MAX_MESSAGE_BYTES;
-    return bytes > LEAST_MESSAGE_BYTES ? (size_t)bytes : LEAST_MESSAGE_BYTES;
-}
-
 /* On the store's I/O thread. */
-static void wake(void *context)
+void ps_server_wake(void *context)
 {
     ps_server_t *server = context;
     (void)pthread_mutex_lock(&server->lock);
@@ -133,179 +69,13 @@ static void set_transport(ps_server_t *server, psp_transport_t *transport)
 }
 
 /* From within shard calls. A peer that is gone does not end the server. */
-static void send_reply(void *context, uint32_t peer, psp_buffer_t *buffer)
+void ps_server_send_reply(void *context, uint32_t peer, psp_buffer_t *buffer)
 {
     ps_server_t *server = context;
     psc_error_t error = PSC_ERROR_INIT;
     psc_status_t st = psp_transport_send(server->transport, peer, buffer, &error);
     if (st != PSC_OK)
         psc_log(PSC_LOG_DEBUG, "worker %" PRIu32 " reply not sent: %s", peer, error.message);
-}
-
-/* What came after the checkpoint to go on from. */
-static psc_status_t find_log(ps_server_t *server, psc_error_t *error)
-{
-    const ps_server_options_t *options = &server->options;
-    const ps_server_log_options_t of_log = {.checkpoints = options->checkpoints,
-                                            .lineage = ps_keeper_lineage(server->keeper),
-                                            .rank = options->rank,
-                                            .n_servers = options->n_servers,
-                                            .n_workers = options->n_workers,
-                                            .durability = options->durability,
-                                            .resume = options->resume,
-                                            .wake = wake,
-                                            .wake_context = server};
-    psc_status_t st = ps_server_log_find(&of_log, server->restore, &server->log, error);
-    if (st == PSC_OK && server->log != NULL && server->restore == NULL && options->same_run) {
-        server->options.cluster = ps_server_log_cluster(server->log);
-        ps_keeper_set_cluster(server->keeper, server->options.cluster);
-    }
-    return st;
-}
-
-/* The folder of checkpoints, and the one to go on from. */
-static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
-{
-    const ps_server_options_t *options = &server->options;
-    const ps_keeper_options_t keeper = {.folder = options->checkpoints,
-                                        .rank = options->rank,
-                                        .n_servers = options->n_servers,
-                                        .cluster = options->cluster,
-                                        .keep = options->keep};
-    if (options->checkpoints == NULL)
-        return PSC_OK;
-    psc_status_t st = ps_keeper_open(&keeper, &server->keeper, error);
-    if (st == PSC_OK)
-        st = ps_restore_find(options->checkpoints, options->resume, options->rank,
-                             options->n_servers, options->n_workers != 0, &server->restore, error);
-    if (st == PSC_OK && server->restore != NULL &&
-        ps_restore_servers(server->restore) != options->n_servers)
-        psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,
-                ps_restore_name(server->restore), ps_restore_servers(server->restore),
-                options->n_servers);
-    if (st == PSC_OK && server->restore != NULL)
-        ps_keeper_stand_at(server->keeper, ps_restore_name(server->restore),
-                           ps_restore_with_state(server->restore));
-    if (st == PSC_OK && server->restore != NULL && options->same_run) {
-        server->options.cluster = ps_restore_cluster(server->restore);
-        ps_keeper_set_cluster(server->keeper, server->options.cluster);
-    }
-    return st == PSC_OK ? find_log(server, error) : st;
-}
-
-/* Directory and cold tier, empty or as a checkpoint has them. */
-static psc_status_t open_cold(ps_server_t *server, ps_cold_t **cold_out, psc_error_t *error)
-{
-    const ps_server_options_t *options = &server->options;
-    const ps_data_owner_t owner = {
-        .cluster = options->cluster,
-        .rank = options->rank,
-        .n_servers = options->n_servers,
-        .lineage = server->keeper != NULL ? ps_keeper_lineage(server->keeper) : 0};
-    const uint64_t memory_bytes = ps_cold_rocks_memory(options->memory_bytes);
-    ps_restore_way_t way = {.memory_bytes = memory_bytes};
-    ps_cold_t *cold = NULL;
-    psc_status_t st = ps_data_dir_claim(options->data, &owner, &server->dir, error);
-    if (st == PSC_OK)
-        way.scratch = ps_data_dir_staging(server->dir);
-    if (st == PSC_OK && server->restore != NULL)
-        st = ps_restore_files(server->restore, ps_data_dir_rocksdb(server->dir), error);
-    if (st == PSC_OK)
-        st = ps_cold_rocks_open(ps_data_dir_rocksdb(server->dir), memory_bytes, &cold, error);
-    if (st == PSC_OK && server->restore != NULL)
-        st = ps_restore_rows(server->restore, &way, cold, error);
-    if (st == PSC_OK)
-        *cold_out = cold;
-    else if (cold != NULL)
-        cold->ops->destroy(cold);
-    return st;
-}
-
-static psc_status_t start_writer(ps_server_t *server, psc_error_t *error)
-{
-    const ps_writer_options_t options = {.keeper = server->keeper,
-                                         .rank = server->options.rank,
-                                         .staging = ps_data_dir_staging(server->dir),
-                                         .wake = wake,
-                                         .wake_context = server};
-    return server->keeper != NULL ? ps_writer_start(&options, &server->writer, error) : PSC_OK;
-}
-
-static psc_status_t open_rounds(ps_server_t *server, psc_error_t *error)
-{
-    const ps_server_options_t *options = &server->options;
-    const ps_server_rounds_options_t of_rounds = {.rank = options->rank,
-                                                  .n_servers = options->n_servers,
-                                                  .every_us = options->checkpoint_every_us,
-                                                  .last = options->n_workers == 0 ||
-                                                          options->n_servers == 1,
-                                                  .shard = server->shard,
-                                                  .fellows = options->fellows};
-    if (server->writer == NULL || (options->n_servers != 1 && options->fellows == NULL))
-        return PSC_OK;
-    return ps_server_rounds_create(&of_rounds, &server->rounds, error);
-}
-
-static psc_status_t open_parts(ps_server_t *server, psc_error_t *error)
-{
-    const ps_server_options_t *options = &server->options;
-    server->held = psc_alloc_zeroed((size_t)options->n_workers + 1, sizeof *server->held);
-    if (server->held == NULL)
-        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a server");
-    psc_status_t st = PSC_OK;
-    if (options->surroundings != NULL)
-        st = ps_watch_create(options->n_workers, options->n_servers, options->stopped_us,
-                             &server->watch, error);
-    if (st == PSC_OK)
-        st = open_checkpoints(server, error);
-    ps_store_options_t store_options = {
-        .memory_bytes = options->memory_bytes, .wake = wake, .wake_context = server};
-    if (st == PSC_OK)
-        st = open_cold(server, &store_options.cold, error);
-    if (st != PSC_OK)
-        return st;
-    st = ps_store_open(&store_options, &server->store, error);
-    if (st != PSC_OK) {
-        store_options.cold->ops->destroy(store_options.cold);
-        return st;
-    }
-    if (options->direct == PS_DIRECT_ON)
-        st = ps_store_share(server->store, error);
-    if (st == PSC_OK)
-        st = start_writer(server, error);
-    if (st != PSC_OK)
-        return st;
-    if (gethostname(server->host, sizeof server->host - 1) != 0)
-        server->host[0] = '\0';
-    ps_shard_options_t shard_options = {
-        .serve = ps_serve_functions,
-        .store = server->store,
-        .pool = options->pool,
-        .reply = send_reply,
-        .reply_context = server,
-        .cluster = options->cluster,
-        .rank = options->rank,
-        .n_servers = options->n_servers,
-        .n_workers = options->n_workers,
-        .max_message_bytes = choose_max_message(options->memory_bytes, options->n_workers),
-        .window_bytes = choose_window(options->n_workers),
-        .host = server->host,
-        .direct = options->direct,
-        .n_guests = options->n_guests,
-        .lease_us = options->lease_us,
-        .guest_window_bytes = GUEST_WINDOW_BYTES,
-        .addresses = options->addresses,
-        .writer = server->writer != NULL ? ps_writer_interface(server->writer) : NULL,
-        .resumed = ps_server_resumed(server),
-    };
-    st = ps_shard_create(&shard_options, &server->shard, error);
-    if (st == PSC_OK)
-        ps_shard_set_time(server->shard, psc_clock_us());
-    if (st == PSC_OK && server->restore != NULL)
-        st = ps_restore_shard(server->restore, server->shard, options->same_run, error);
-    if (st == PSC_OK)
-        st = ps_server_log_open(server->log, server->shard, error);
-    return st == PSC_OK ? open_rounds(server, error) : st;
 }
 
 psc_status_t ps_server_open(const ps_server_options_t *options, ps_server_t **server_out,
@@ -321,7 +91,7 @@ psc_status_t ps_server_open(const ps_server_options_t *options, ps_server_t **se
     server->options = *options;
     server->save_fault = (psc_error_t)PSC_ERROR_INIT;
     (void)pthread_mutex_init(&server->lock, NULL);
-    psc_status_t st = open_parts(server, error);
+    psc_status_t st = ps_server_open_parts(server, error);
     if (st == PSC_OK) {
         *server_out = server;
         return PSC_OK;
@@ -528,7 +298,7 @@ static psc_status_t look_around(ps_server_t *server, bool *progress, psc_error_t
 void ps_server_stop(ps_server_t *server)
 {
     atomic_store_explicit(&server->stopped, true, memory_order_release);
-    wake(server);
+    ps_server_wake(server);
 }
 
 void ps_server_ask(ps_server_t *server, bool passed_on)
@@ -539,7 +309,7 @@ void ps_server_ask(ps_server_t *server, bool passed_on)
         return;
     }
     ps_server_rounds_ask(server->rounds, passed_on);
-    wake(server);
+    ps_server_wake(server);
 }
 
 static bool is_over(const ps_server_t *server)

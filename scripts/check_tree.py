@@ -109,6 +109,7 @@ COVERED_BY = [
     ("ps/alone.c", "tests/cluster/test_door.sh", "the program"),
     ("ps/data_identity.c", "tests/unit/ps/test_data_check.c", "what is checked is what it wrote"),
     ("ps/server_log.c", "tests/fault/test_push_survives.sh", "servers that are killed"),
+    ("ps/server_open.c", "tests/unit/ps/test_server.c", "the first half of a server"),
     ("ps/server_rounds.c", "tests/cluster/test_checkpoint.sh", "jobs, and signals to them"),
     ("ps/checkpoint/restore_", "tests/unit/worker/test_checkpoint_api.c", "any number of servers"),
     ("ps/optim/", "tests/unit/ps/optim/test_optim.c", "one suite over the table of optimizers"),
