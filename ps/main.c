@@ -245,6 +245,8 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .lease_us = (uint64_t)(arguments->lease_s * 1e6),
         .checkpoints = arguments->checkpoints,
         .resume = arguments->resume,
+        .resets = arguments->reset_optimizer.items,
+        .n_resets = arguments->reset_optimizer.n,
         .keep = arguments->keep,
         .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
         .durability = arguments->durability,
@@ -311,25 +313,36 @@ static psc_status_t learn_addresses(program_t *program, psc_error_t *error)
     return st;
 }
 
+/* What the options of one server say of checkpoints. As bytes of a message. */
+typedef struct saving {
+    uint64_t way;
+    uint32_t checkpoints; /* 0: none; 1: it makes some; 2: its options are not known */
+    uint32_t durability;
+} saving_t;
+
 /* Collective over the servers, whatever failed so far: all make checkpoints or none does, since
- * each waits for the parts of the others, and what is acknowledged is as safe on each. failed: the
- * own options are not known. */
+ * each waits for the parts of the others; what is acknowledged is as safe on each; and all go on in
+ * the same way. failed: the own options are not known. */
 static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_error_t *error)
 {
-    const char own[] = {failed                                   ? '?'
-                        : program->arguments.checkpoints != NULL ? '+'
-                                                                 : '-',
-                        (char)program->arguments.durability};
+    const ps_server_arguments_t *arguments = &program->arguments;
+    const saving_t own = {.way = failed ? 0 : ps_server_arguments_way(arguments),
+                          .checkpoints = failed ? 2 : arguments->checkpoints != NULL,
+                          .durability = (uint32_t)arguments->durability};
     const uint32_t n = psp_mpi_job_n_servers(program->job);
     size_t *sizes = psc_alloc_array(n, sizeof *sizes);
     char *all = NULL;
-    uint32_t n_with = 0, n_without = 0, n_others = 0;
+    uint32_t n_with = 0, n_without = 0, n_others = 0, n_ways = 0;
     PSC_BUG_ON(sizes == NULL); /* the others would wait for ever */
-    psc_status_t st = psp_mpi_job_gather(program->job, own, sizeof own, &all, sizes, error);
+    psc_status_t st =
+        psp_mpi_job_gather(program->job, (const char *)&own, sizeof own, &all, sizes, error);
     for (size_t i = 0; st == PSC_OK && i < n; i++) {
-        n_with += all[2 * i] == '+';
-        n_without += all[2 * i] == '-';
-        n_others += all[2 * i] != '?' && !failed && all[2 * i + 1] != own[1];
+        saving_t other;
+        memcpy(&other, all + i * sizeof other, sizeof other);
+        n_with += other.checkpoints == 1;
+        n_without += other.checkpoints == 0;
+        n_others += other.checkpoints != 2 && !failed && other.durability != own.durability;
+        n_ways += other.checkpoints != 2 && !failed && other.way != own.way;
     }
     psc_free(all);
     psc_free(sizes);
@@ -343,6 +356,12 @@ static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_err
                            "%" PRIu32 " of %" PRIu32 " servers have another --durability than this "
                            "one: give the same to all of them",
                            n_others, n);
+    if (st == PSC_OK && n_ways != 0)
+        st = psc_error_set(error, PSC_INVALID_ARGUMENT,
+                           "%" PRIu32 " of %" PRIu32 " servers are to go on from a checkpoint in "
+                           "another way than this one: give the same --resume and "
+                           "--reset-optimizer to all of them",
+                           n_ways, n);
     return st;
 }
 

@@ -45,6 +45,8 @@ typedef struct ps_server_options {
     uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
     const char *checkpoints;    /* their folder; NULL: none are made */
     const char *resume;         /* "auto", "none" or the name of one */
+    const char *const *resets;  /* [n_resets] texts of ps_restore_reset. Borrowed */
+    size_t n_resets;            /* not 0: there must be a checkpoint to go on from */
     uint64_t keep;              /* checkpoints that stay; 0: all */
     bool same_run;              /* the run goes on under the checkpoint's id, and guests with it */
     ps_durability_t durability; /* PUSH and SYNC need checkpoints */

@@ -41,6 +41,28 @@ static psc_status_t find_cuts(const ps_restore_t *restore, ps_log_start_t *start
     return st;
 }
 
+/* Pushes of a log do not say which optimizer they were for: none are replayed into another. */
+static psc_status_t check_renewed(const ps_server_log_options_t *options,
+                                  const ps_restore_t *restore, const ps_log_chain_t *chain,
+                                  psc_error_t *error)
+{
+    if (restore == NULL || !ps_restore_renews(restore))
+        return PSC_OK;
+    if (options->durability >= PS_DURABILITY_PUSH)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--reset-optimizer changes a table of %s, and a log of what follows "
+                             "would be of two optimizers: start with --durability checkpoint until "
+                             "there is a checkpoint with the new one",
+                             ps_restore_name(restore));
+    if (chain->replay_bytes == 0)
+        return PSC_OK;
+    return psc_error_set(error, PSC_MISMATCH,
+                         "%s has changes that no checkpoint has yet, made with the former "
+                         "optimizer: start once without --reset-optimizer, which replays them, and "
+                         "let the servers end in order; --resume %s goes on without them",
+                         chain->folder, ps_restore_name(restore));
+}
+
 psc_status_t ps_server_log_find(const ps_server_log_options_t *options, const ps_restore_t *restore,
                                 ps_server_log_t **log_out, psc_error_t *error)
 {
@@ -60,6 +82,8 @@ psc_status_t ps_server_log_find(const ps_server_log_options_t *options, const ps
     if (st == PSC_OK)
         st = ps_log_chain_find(&start, &log->chain, error);
     psc_free(start.cut_segment);
+    if (st == PSC_OK)
+        st = check_renewed(options, restore, &log->chain, error);
     if (st == PSC_OK && (log->chain.follows || options->durability >= PS_DURABILITY_PUSH)) {
         *log_out = log;
         return PSC_OK;

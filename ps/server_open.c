@@ -63,6 +63,20 @@ static psc_status_t find_log(ps_server_t *server, psc_error_t *error)
     return st;
 }
 
+/* Tables that go on with another optimizer. */
+static psc_status_t reset_optimizers(const ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    psc_status_t st = PSC_OK;
+    if (options->n_resets != 0 && server->restore == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--reset-optimizer %.80s: there is no checkpoint to go on from",
+                             options->resets[0]);
+    for (size_t i = 0; st == PSC_OK && i < options->n_resets; i++)
+        st = ps_restore_reset(server->restore, options->resets[i], error);
+    return st;
+}
+
 /* The folder of checkpoints, and the one to go on from. */
 static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
 {
@@ -78,6 +92,8 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
     if (st == PSC_OK)
         st = ps_restore_find(options->checkpoints, options->resume, options->rank,
                              options->n_servers, options->n_workers != 0, &server->restore, error);
+    if (st == PSC_OK)
+        st = reset_optimizers(server, error);
     if (st == PSC_OK && server->restore != NULL &&
         ps_restore_servers(server->restore) != options->n_servers)
         psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,

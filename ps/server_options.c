@@ -5,6 +5,8 @@
  */
 #include "ps/server_options.h"
 
+#include "common/hash.h"
+#include "ps/checkpoint/optimizer_reset.h"
 #include "ps/store/store.h"
 
 #include <string.h>
@@ -199,6 +201,16 @@ static const psc_option_t options[] = {
              "none, or its name; embps checkpoint list DIR shows which there are, and which have a "
              "client's state. It may be of any number of servers. One with a file that is missing "
              "or damaged is refused, by its name, and parts that are missing by server and host."},
+    {.name = "reset-optimizer",
+     .argument = "TABLE=OPTIMIZER",
+     .type = PSC_OPTION_LIST,
+     .offset = offsetof(ps_server_arguments_t, reset_optimizer),
+     .help = "A table of the checkpoint goes on with another optimizer: the weights of its rows "
+             "stay, the state of the former optimizer is dropped, and that of the new one begins "
+             "in every row at its initial value, its count of steps at 0. Parameters follow with "
+             "commas: TABLE=adam,beta1=0.8,state_precision=bf16. Without it another optimizer is "
+             "refused. Where the table has it already nothing changes, so that the same command "
+             "line goes on. Give it to all servers of a job."},
     {.name = "durability",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -284,6 +296,15 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         strcmp(arguments.resume, "none") != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--resume %s: in which folder? See --checkpoints", arguments.resume);
+    if (arguments.checkpoints == NULL && arguments.reset_optimizer.n != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--reset-optimizer is of use with --checkpoints alone");
+    for (size_t i = 0; i < arguments.reset_optimizer.n; i++) {
+        ps_optimizer_reset_t reset;
+        st = ps_optimizer_reset_parse(arguments.reset_optimizer.items[i], &reset, error);
+        if (st != PSC_OK)
+            return st;
+    }
     if (arguments.checkpoints == NULL && arguments.checkpoint_every_s != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--checkpoint-every is of use with --checkpoints alone");
@@ -311,4 +332,21 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
     }
     *arguments_out = arguments;
     return PSC_OK;
+}
+
+/* Texts one behind the other, each with its end. */
+static uint64_t add_text(uint64_t way, const char *text)
+{
+    const size_t n = text != NULL ? strlen(text) + 1 : 0;
+    for (size_t i = 0; i < n; i++)
+        way = psc_mix64(way ^ (uint8_t)text[i]);
+    return psc_mix64(way ^ n);
+}
+
+uint64_t ps_server_arguments_way(const ps_server_arguments_t *arguments)
+{
+    uint64_t way = add_text(0, arguments->resume);
+    for (size_t i = 0; i < arguments->reset_optimizer.n; i++)
+        way = add_text(way, arguments->reset_optimizer.items[i]);
+    return way;
 }

@@ -29,6 +29,7 @@ typedef struct ps_server_arguments {
     uint64_t keep;                                  /* --keep */
     double checkpoint_every_s;                      /* --checkpoint-every; 0: never */
     const char *resume;                             /* --resume */
+    psc_option_list_t reset_optimizer;              /* --reset-optimizer */
     const char *durability_name;                    /* --durability, and the same as a number */
     ps_durability_t durability;
 } ps_server_arguments_t;
@@ -45,5 +46,9 @@ PSC_MUST_CHECK psc_status_t ps_server_arguments_parse(int argc, char *const argv
                                                       psc_log_level_t *level_out,
                                                       psc_parse_result_t *result_out,
                                                       psc_error_t *error);
+
+/* A number that is the same for servers that go on from a checkpoint in the same way, by all
+ * options that say so. */
+uint64_t ps_server_arguments_way(const ps_server_arguments_t *arguments);
 
 #endif

@@ -21,6 +21,8 @@
 #include "ps/checkpoint/restore_inside.h"
 
 #include "common/alloc.h"
+#include "common/log.h"
+#include "ps/checkpoint/optimizer_reset.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -200,7 +202,7 @@ static psc_status_t add_table(void *context, const psp_saved_table_t *from,
         return ps_restore_damaged(restore, server, "its tables are not those of others, those",
                                   error);
     if (!there)
-        to->table = table;
+        to->table = to->was = table;
     if (from->expiry_clock > to->expiry_clock)
         to->expiry_clock = from->expiry_clock;
     if (server % restore->n_servers == restore->rank) {
@@ -234,12 +236,43 @@ static psc_status_t add_part(ps_restore_t *restore, const psp_saved_part_t *part
     return ps_restore_each_table(restore, part, add_table, &adding, error);
 }
 
-/* Reads all parts. Those that are missing are named, all of them. */
+/* Servers whose parts are missing, as far as a message has room. */
+typedef struct missing {
+    char text[256];
+    size_t used;
+    uint32_t n_more; /* that had no room */
+} missing_t;
+
+static void add_missing(missing_t *missing, uint32_t server, const char *host)
+{
+    const size_t room = sizeof missing->text - missing->used;
+    const int put = snprintf(missing->text + missing->used, room, "%sserver %" PRIu32 " (host %s)",
+                             missing->used != 0 ? ", " : "", server, host);
+    if (missing->n_more == 0 && put > 0 && (size_t)put < room) {
+        missing->used += (size_t)put;
+        return;
+    }
+    missing->text[missing->used] = '\0';
+    missing->n_more++;
+}
+
+static psc_status_t tell_missing(const ps_restore_t *restore, const missing_t *missing,
+                                 psc_error_t *error)
+{
+    char more[48] = "";
+    if (missing->n_more != 0)
+        (void)snprintf(more, sizeof more, "%s%" PRIu32 " more", missing->used != 0 ? " and " : "",
+                       missing->n_more);
+    return psc_error_set(error, PSC_NOT_FOUND,
+                         "checkpoint %s in %.120s is without the part of %s%s",
+                         ps_restore_name(restore), restore->folder, missing->text, more);
+}
+
+/* Reads all parts. Those that are missing are named, all of them that a message has room for. */
 static psc_status_t read_parts(ps_restore_t *restore, psc_error_t *error)
 {
     const psp_saved_manifest_t *manifest = psp_saved_manifest(restore->manifest);
-    char missing[256] = "";
-    size_t used = 0;
+    missing_t missing = {.used = 0};
     psc_status_t st = PSC_OK;
     for (uint32_t server = 0; st == PSC_OK && server < manifest->n_servers; server++) {
         psp_saved_t *saved = NULL;
@@ -250,16 +283,10 @@ static psc_status_t read_parts(ps_restore_t *restore, psc_error_t *error)
         if (st != PSC_NOT_FOUND)
             continue;
         st = PSC_OK;
-        const int put =
-            snprintf(missing + used, sizeof missing - used, "%sserver %" PRIu32 " (host %s)",
-                     used != 0 ? ", " : "", server, manifest->parts[server]->host);
-        used += put > 0 ? (size_t)put : 0;
-        used = used < sizeof missing ? used : sizeof missing - 1;
+        add_missing(&missing, server, manifest->parts[server]->host);
     }
-    if (st != PSC_OK || used == 0)
-        return st;
-    return psc_error_set(error, PSC_NOT_FOUND, "checkpoint %s in %.120s is without the part of %s",
-                         manifest->name, restore->folder, missing);
+    const bool any = missing.used != 0 || missing.n_more != 0;
+    return st == PSC_OK && any ? tell_missing(restore, &missing, error) : st;
 }
 
 static void count_fault(void *context, const psc_error_t *fault)
@@ -338,6 +365,61 @@ psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t ra
     if (error != NULL)
         *error = fault;
     return st;
+}
+
+/* ---- another optimizer ---- */
+
+static ps_restore_table_t *find_table(ps_restore_t *restore, const char *name)
+{
+    for (size_t i = 0; i < restore->n_tables; i++)
+        if (strcmp(restore->tables[i].table.name, name) == 0)
+            return &restore->tables[i];
+    return NULL;
+}
+
+static void log_reset(const ps_restore_t *restore, const ps_restore_table_t *table)
+{
+    const psc_log_level_t level = restore->rank == 0 ? PSC_LOG_WARN : PSC_LOG_INFO;
+    if (table->renewed)
+        psc_log(level,
+                "table %s of %s had optimizer %s and goes on with %s: the weights stay, the state "
+                "of %s is dropped, and that of %s begins in every row at its initial value",
+                table->table.name, ps_restore_name(restore), table->was.optim->name,
+                table->table.optim->name, table->was.optim->name, table->table.optim->name);
+    else
+        psc_log(PSC_LOG_INFO,
+                "table %s of %s has optimizer %s, as --reset-optimizer says: its "
+                "state stays",
+                table->table.name, ps_restore_name(restore), table->table.optim->name);
+}
+
+psc_status_t ps_restore_reset(ps_restore_t *restore, const char *text, psc_error_t *error)
+{
+    ps_optimizer_reset_t reset;
+    ps_table_t changed;
+    psc_status_t st = ps_optimizer_reset_parse(text, &reset, error);
+    if (st != PSC_OK)
+        return st;
+    ps_restore_table_t *table = find_table(restore, reset.table);
+    if (table == NULL)
+        return psc_error_set(error, PSC_NOT_FOUND,
+                             "--reset-optimizer %.80s: checkpoint %s has no table of this name",
+                             reset.table, ps_restore_name(restore));
+    if (table->renewed)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--reset-optimizer: table %.80s stands there twice", reset.table);
+    st = ps_optimizer_reset_define(&reset, &table->was, &changed, &table->renewed, error);
+    if (st != PSC_OK)
+        return st;
+    table->table = changed;
+    restore->renews |= table->renewed;
+    log_reset(restore, table);
+    return PSC_OK;
+}
+
+bool ps_restore_renews(const ps_restore_t *restore)
+{
+    return restore->renews;
 }
 
 void ps_restore_destroy(ps_restore_t *restore)

@@ -32,6 +32,17 @@ typedef struct ps_restore ps_restore_t;
 PSC_MUST_CHECK psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
                                             uint32_t n_servers, bool with_state,
                                             ps_restore_t **restore_out, psc_error_t *error);
+/*
+ * Before files and rows: a table goes on with another optimizer, text as in optimizer_reset.h,
+ * whose state begins in every row at its initial value; where the table has that optimizer already
+ * nothing changes. It is logged. Errors: INVALID_ARGUMENT (what is wrong with the text, or twice
+ * the same table), NOT_FOUND (no such table).
+ */
+PSC_MUST_CHECK psc_status_t ps_restore_reset(ps_restore_t *restore, const char *text,
+                                             psc_error_t *error);
+/* Whether states of optimizers are dropped. */
+bool ps_restore_renews(const ps_restore_t *restore);
+
 /* NULL is a no-op. */
 void ps_restore_destroy(ps_restore_t *restore);
 

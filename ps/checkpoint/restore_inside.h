@@ -12,6 +12,8 @@
 /* A table of the checkpoint, as all its servers have it. */
 typedef struct ps_restore_table {
     ps_table_t table;                    /* as its options define it, its number and epoch set */
+    ps_table_t was;                      /* the same in the checkpoint */
+    bool renewed;                        /* of rows only the weights are taken */
     uint64_t created, companion_created; /* that this server goes on with */
     uint32_t expiry_clock;               /* the furthest of all servers */
 } ps_restore_table_t;
@@ -23,6 +25,7 @@ struct ps_restore {
     psc_slot_map_t before; /* the checkpoint's */
     psc_slot_map_t map;    /* of this run */
     bool same;             /* both are alike: each server has all of the part with its number */
+    bool renews;           /* some table is renewed: so rows are read, and no files linked */
     ps_restore_table_t *tables; /* [n_tables], by number */
     size_t n_tables;
     uint64_t time, clock, sessions_given; /* the furthest of all servers */

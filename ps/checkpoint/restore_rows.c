@@ -11,6 +11,9 @@
  * Images that a partial cut rests on come before its own, in the order of their cuts. They may be
  * older than what the cold tier has, and are then left out, by the version of the row.
  *
+ * A table that is renewed (another optimizer, see optimizer_reset.h) has records of another size:
+ * so its rows are read from the saved cold tier in any case, and of each the weights are taken.
+ *
  * Memory: a batch of BATCH_BYTES (of one row, if that is more); a second cold tier of the size of
  * the server's own, while the store, which has most of --memory, is not there yet. Cost: each row
  * is read and written once; each file was read once before, for its checksum.
@@ -25,6 +28,7 @@
 #include "common/file.h"
 #include "common/hash.h"
 #include "ps/checkpoint/place_file.h"
+#include "ps/table/row_values.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -35,6 +39,7 @@
 #define BATCH_ROWS 256u
 #define BATCH_BYTES ((size_t)1 << 20)
 #define BUSY_US 1000
+#define RECORD_ALIGN ((size_t)16)
 
 /* ---- files ---- */
 
@@ -42,7 +47,7 @@ psc_status_t ps_restore_files(const ps_restore_t *restore, const char *rocksdb, 
 {
     static const char prefix[] = "rocksdb/";
     psp_saved_t *saved = NULL;
-    if (!restore->same)
+    if (!restore->same || restore->renews)
         return PSC_OK;
     if (mkdir(rocksdb, 0777) != 0)
         return psc_error_set_errno(error, errno, "cannot make %s", rocksdb);
@@ -72,21 +77,29 @@ typedef struct batch {
     uint32_t server; /* whose part it is */
     bool rests;      /* images are those that a partial cut rests on */
     uint8_t *bytes;
-    uint8_t *unread; /* room for what is found of a record and not looked at */
-    size_t max;      /* records of the largest size that it has room for, 1 at least */
+    uint8_t *unread;  /* room for what is found of a record and not looked at */
+    uint8_t *renewed; /* [max][stride] records of tables that are renewed, as they become */
+    size_t stride;
+    ps_row_scratch_t scratch; /* for them */
+    size_t max;               /* records of the largest size that it has room for, 1 at least */
     ps_cold_write_t writes[BATCH_ROWS];
     size_t n;
 } batch_t;
 
-/* Bytes of a record of a table, or of its companion; 0: there is no such table. */
+/* The table of a record, or of which it is a companion's; NULL: there is no such table. */
+static const ps_restore_table_t *table_of(const ps_restore_t *restore, uint16_t number)
+{
+    for (size_t i = 0; i < restore->n_tables; i++)
+        if (restore->tables[i].table.number == (number & (uint16_t)~PS_TABLE_COMPANION))
+            return &restore->tables[i];
+    return NULL;
+}
+
+/* Bytes of a record in the checkpoint; 0: there is no such table. */
 static size_t record_bytes(const ps_restore_t *restore, uint16_t number)
 {
-    for (size_t i = 0; i < restore->n_tables; i++) {
-        const ps_table_t *table = &restore->tables[i].table;
-        if (table->number == (number & (uint16_t)~PS_TABLE_COMPANION))
-            return sizeof(ps_row_header_t) + ps_table_row_bytes(table);
-    }
-    return 0;
+    const ps_restore_table_t *table = table_of(restore, number);
+    return table != NULL ? sizeof(ps_row_header_t) + ps_table_row_bytes(&table->was) : 0;
 }
 
 static psc_status_t flush(batch_t *batch, psc_error_t *error)
@@ -99,6 +112,19 @@ static psc_status_t flush(batch_t *batch, psc_error_t *error)
     return st;
 }
 
+/* Weights as they are, with a state that begins. Returns the record's bytes. */
+static size_t renew(const ps_table_t *table, ps_row_scratch_t *scratch, const uint8_t *record,
+                    uint8_t *renewed_out)
+{
+    ps_row_header_t *row = (ps_row_header_t *)(void *)renewed_out;
+    memcpy(row, record, sizeof *row);
+    if (table->expire_rare_below == 0)
+        row->update_count = 0;
+    ps_row_begin(table, scratch, row);
+    memcpy(row + 1, record + sizeof *row, table->weight_bytes);
+    return sizeof *row + ps_table_row_bytes(table);
+}
+
 /* Adds a record that lies in bytes, if its slot is one that is taken. */
 static void add(batch_t *batch, const uint8_t *record, size_t size)
 {
@@ -107,6 +133,13 @@ static void add(batch_t *batch, const uint8_t *record, size_t size)
     const uint32_t slot = psc_slot_of_hash(psc_row_hash(row.table, row.id));
     if (!ps_restore_takes(batch->restore, batch->server, slot))
         return;
+    const ps_restore_table_t *of =
+        batch->renewed != NULL ? table_of(batch->restore, row.table) : NULL;
+    if (of != NULL && of->renewed) {
+        uint8_t *renewed = batch->renewed + batch->n * batch->stride;
+        size = renew(&of->table, &batch->scratch, record, renewed);
+        record = renewed;
+    }
     ps_cold_write_t *write = &batch->writes[batch->n++];
     *write = (ps_cold_write_t){.record = record, .size = size};
     ps_cold_key(write->key, row.table, slot, row.id);
@@ -316,7 +349,7 @@ static psc_status_t take_all(batch_t *batch, const ps_restore_way_t *way, psc_er
         if (!ps_restore_needs(restore, server))
             continue;
         batch->server = server;
-        if (!restore->same)
+        if (!restore->same || restore->renews)
             st = take_cold(batch, way, error);
         if (st == PSC_OK)
             st = take_images(batch, error);
@@ -324,28 +357,48 @@ static psc_status_t take_all(batch_t *batch, const ps_restore_way_t *way, psc_er
     return st;
 }
 
+/* Bytes of the largest record, as it is in the checkpoint or as it becomes. */
+static size_t largest_record(const ps_restore_t *restore)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < restore->n_tables; i++) {
+        const size_t was = ps_table_row_bytes(&restore->tables[i].was);
+        const size_t is = ps_table_row_bytes(&restore->tables[i].table);
+        most = was > most ? was : most;
+        most = is > most ? is : most;
+    }
+    return sizeof(ps_row_header_t) + most;
+}
+
+static psc_status_t make_room(batch_t *batch, psc_error_t *error)
+{
+    const ps_restore_t *restore = batch->restore;
+    const size_t most = largest_record(restore), max = BATCH_BYTES / most;
+    psc_status_t st = PSC_OK;
+    batch->max = max == 0 ? 1 : max < BATCH_ROWS ? max : BATCH_ROWS;
+    batch->stride = (most + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
+    batch->bytes = psc_alloc_array(batch->max, most);
+    batch->unread = psc_alloc_array(1, most);
+    if (restore->renews)
+        batch->renewed = psc_alloc_array(batch->max, batch->stride);
+    if (batch->bytes == NULL || batch->unread == NULL ||
+        (restore->renews && batch->renewed == NULL))
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
+    for (size_t i = 0; st == PSC_OK && restore->renews && i < restore->n_tables; i++)
+        st = ps_row_scratch_reserve(&batch->scratch, &restore->tables[i].table, error);
+    return st;
+}
+
 psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t *way,
                              ps_cold_t *cold, psc_error_t *error)
 {
-    size_t most = sizeof(ps_row_header_t);
-    for (size_t i = 0; i < restore->n_tables; i++) {
-        const size_t bytes = record_bytes(restore, restore->tables[i].table.number);
-        most = bytes > most ? bytes : most;
-    }
-    size_t max = BATCH_BYTES / most;
-    max = max == 0 ? 1 : max;
     batch_t *batch = psc_alloc_zeroed(1, sizeof *batch);
     if (batch == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
     batch->restore = restore;
     batch->cold = cold;
-    batch->max = max < BATCH_ROWS ? max : BATCH_ROWS;
-    batch->bytes = psc_alloc_array(batch->max, most);
-    psc_status_t st = PSC_OK;
-    batch->unread = psc_alloc_array(1, most);
-    if (batch->bytes == NULL || batch->unread == NULL)
-        st = psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
-    else if (mkdir(way->scratch, 0777) != 0)
+    psc_status_t st = make_room(batch, error);
+    if (st == PSC_OK && mkdir(way->scratch, 0777) != 0)
         st = psc_error_set_errno(error, errno, "cannot make %s", way->scratch);
     if (st == PSC_OK)
         st = take_all(batch, way, error);
@@ -354,6 +407,8 @@ psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t
     cold->was_empty = false;
     psc_free(batch->bytes);
     psc_free(batch->unread);
+    psc_free(batch->renewed);
+    ps_row_scratch_clear(&batch->scratch);
     psc_free(batch);
     return st;
 }

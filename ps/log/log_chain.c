@@ -252,6 +252,7 @@ psc_status_t ps_log_chain_find(const ps_log_start_t *start, ps_log_chain_t *chai
         found.last.n_servers == start->n_servers) {
         chain.from = found.from;
         chain.to = last;
+        chain.replay_bytes = bytes_from(chain.folder, &found.numbers, found.from);
         chain.head.number = last + 1;
         chain.head.first = found.last.first;
         memcpy(chain.head.base, found.last.base, sizeof chain.head.base);

@@ -24,6 +24,7 @@ typedef struct ps_log_chain {
     char *folder;           /* this server's */
     uint64_t from, to;      /* segments to replay; from > to: none */
     ps_log_head_t head;     /* of the segment that the run begins with */
+    uint64_t replay_bytes;  /* of those; 0: they have no record */
     uint64_t dropped_bytes; /* of segments that do not count any more */
     bool follows;           /* this server has a log from earlier runs */
 } ps_log_chain_t;

@@ -414,7 +414,11 @@ psc_status_t ps_table_compare(const ps_table_t *table, const ps_table_t *wanted,
     if (table->init != wanted->init)
         return differs(table, "initialiser", table->init->name, wanted->init->name, error);
     if (table->optim != wanted->optim)
-        return differs(table, "optimizer", table->optim->name, wanted->optim->name, error);
+        return psc_error_set(error, PSC_MISMATCH,
+                             "table %.80s exists with optimizer %s, but %s was asked for: use the "
+                             "same options, or another name; servers that go on from a checkpoint "
+                             "change it with --reset-optimizer",
+                             table->name, table->optim->name, wanted->optim->name);
     for (size_t i = 0; i < table->init->n_params; i++) {
         if (table->init_params[i] != wanted->init_params[i])
             return differs_in_number(table, table->init->name, table->init->params[i].name,

@@ -123,6 +123,8 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .lease_us = options->lease_us,
             .checkpoints = options->checkpoints,
             .resume = options->resume,
+            .resets = options->resets,
+            .n_resets = options->n_resets,
             .keep = options->keep,
             .checkpoint_every_us = options->every_us,
             .same_run = true,

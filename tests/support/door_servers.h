@@ -6,6 +6,7 @@
 #define TESTS_SUPPORT_DOOR_SERVERS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct door_servers door_servers_t;
@@ -20,6 +21,8 @@ typedef struct door_servers_options {
     const char *folder;          /* of their data, which stays; NULL: one of their own */
     const char *checkpoints;     /* NULL: none */
     const char *resume;
+    const char *const *resets; /* [n_resets] as in ps_server_options_t */
+    size_t n_resets;
     uint64_t keep;       /* checkpoints; 0: all */
     bool together;       /* several make checkpoints by themselves too, a last one at their end */
     uint64_t every_us;   /* one each time that has passed; 0: never */

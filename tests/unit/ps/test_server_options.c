@@ -142,6 +142,26 @@ static void a_wrong_level_from_the_environment_names_the_variable(void **unused)
                         "EMBPS_LOG_LEVEL=foo: unknown; possible: error, warn, info or debug");
 }
 
+static void resets_optimizers_with_checkpoints_alone(void **unused)
+{
+    (void)unused;
+    ps_server_arguments_t arguments;
+    psc_log_level_t level;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(parse("--data d --checkpoints c --reset-optimizer a=adam b=sgd", &arguments,
+                           &level, &error),
+                     PSC_OK);
+    assert_int_equal(arguments.reset_optimizer.n, 2);
+    assert_string_equal(arguments.reset_optimizer.items[1], "b=sgd");
+    assert_int_equal(parse("--data d --reset-optimizer a=adam", &arguments, &level, &error),
+                     PSC_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "--checkpoints"));
+    assert_int_equal(
+        parse("--data d --checkpoints c --reset-optimizer a=best", &arguments, &level, &error),
+        PSC_INVALID_ARGUMENT);
+    assert_non_null(strstr(error.message, "optimizers are"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +170,7 @@ int main(void)
         cmocka_unit_test_setup(refuses_what_cannot_be, no_environment),
         cmocka_unit_test_setup_teardown(a_wrong_level_from_the_environment_names_the_variable,
                                         no_environment, no_environment),
+        cmocka_unit_test(resets_optimizers_with_checkpoints_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

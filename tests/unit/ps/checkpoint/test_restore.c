@@ -215,6 +215,46 @@ static void parts_that_are_missing_are_named_each_with_server_and_host(void **st
     assert_int_equal(find_all(made, "auto", 1, &fault), PSC_OK);
 }
 
+/* More than a message has room for: as many as it has, and how many more. */
+static void of_many_that_are_missing_the_number_is_told(void **state)
+{
+    enum { SERVERS = 40 };
+    const made_t *made = *state;
+    psp_saved_manifest_t manifest = EMBPS__CHECKPOINT__V1__MANIFEST__INIT;
+    psp_saved_part_file_t parts[SERVERS], *all[SERVERS];
+    char hosts[SERVERS][32], checkpoints[512], folder[600], path[700];
+    uint64_t size, checksum;
+    psc_error_t fault = PSC_ERROR_INIT;
+    for (unsigned i = 0; i < SERVERS; i++) {
+        embps__checkpoint__v1__part_file__init(&parts[i]);
+        (void)snprintf(hosts[i], sizeof hosts[i], "node-%02u.cluster", i);
+        parts[i].host = hosts[i];
+        all[i] = &parts[i];
+    }
+    (void)test_path(checkpoints, sizeof checkpoints, made->folder, "elsewhere");
+    (void)test_path(folder, sizeof folder, checkpoints, "many");
+    (void)test_path(path, sizeof path, folder, "manifest");
+    assert_int_equal(mkdir(checkpoints, 0777), 0);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    manifest.name = "many";
+    manifest.n_servers = SERVERS;
+    manifest.n_parts = SERVERS;
+    manifest.parts = all;
+    assert_int_equal(psp_saved_write(path, PSP_SAVED_MANIFEST, NULL, 0, &manifest.base, &size,
+                                     &checksum, &fault),
+                     PSC_OK);
+    ps_restore_t *restore = NULL;
+    assert_int_equal(ps_restore_find(checkpoints, "many", 0, 1, false, &restore, &fault),
+                     PSC_NOT_FOUND);
+    unsigned n = 0;
+    for (const char *at = fault.message; (at = strstr(at, "(host node-")) != NULL; n++)
+        at += strlen("(host node-00.cluster)");
+    char words[32];
+    (void)snprintf(words, sizeof words, ".cluster) and %u more", SERVERS - n);
+    assert_true(n > 3);
+    assert_non_null(strstr(fault.message, words));
+}
+
 /* ---- kill -9 in the middle ---- */
 
 /* A cold tier that ends the process before it has written so much. */
@@ -506,6 +546,7 @@ int main(int argc, char *argv[])
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_file_that_is_damaged_or_missing_is_named),
         cmocka_unit_test(parts_that_are_missing_are_named_each_with_server_and_host),
+        cmocka_unit_test(of_many_that_are_missing_the_number_is_told),
         cmocka_unit_test(what_to_resume_is_looked_at),
         cmocka_unit_test(workers_go_on_from_the_newest_that_has_a_state),
         cmocka_unit_test(what_a_crash_left_goes_and_old_checkpoints_too),

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Ways to go on from a checkpoint other than as it was: with another optimizer, which only an option allows.
+# $1: build folder, $2: temporary folder.
+set -euo pipefail
+build=$1 dir=$2
+# shellcheck source=tests/support/jobs
+. "$(dirname "${BASH_SOURCE[0]}")/../support/jobs"
+cd "$dir"
+embps=$build/embps guest=$build/tests/guest_main
+
+# A server alone, on the folders data and saved; sets job and address.
+serve()
+{
+    rm -f port
+    "$server" --listen 127.0.0.1:0 --port-file "$dir/port" --memory 32M --log-level info "$@" >log 2>&1 </dev/null &
+    job=$!
+    await 60 test -s port || { failed "the server does not listen"; cat log; exit 1; }
+    address=$(head -n 1 port)
+}
+saved=(--data "$dir/data" --checkpoints "$dir/saved")
+
+stop() # SIGNAL
+{
+    kill "-$1" "$job"
+    wait "$job" 2>/dev/null || [ "$1" = KILL ] || failed "the server does not end well: $(cat log)"
+    job=
+}
+
+# Expects exit code $1 and $2 in what the rest says.
+says()
+{
+    local code=$1 words=$2 got=0
+    shift 2
+    "$@" >out 2>&1 || got=$?
+    [ "$got" = "$code" ] || failed "exit code $got instead of $code: $*: $(cat out)"
+    grep -qF -- "$words" out || failed "no \"$words\" in: $(cat out)"
+}
+
+logs() # WORDS
+{
+    grep -qF -- "$1" log || { failed "\"$1\" is not logged"; cat log; }
+}
+
+# ---- another optimizer ----
+
+first=$((3 << 32))
+refused=("$server" --listen 127.0.0.1:0 --memory 32M "${saved[@]}")
+says 2 "there is no checkpoint to go on from" "${refused[@]}" --reset-optimizer pushes=adam
+says 2 "with --checkpoints alone" "$server" --listen 127.0.0.1:0 --data "$dir/data" --reset-optimizer pushes=adam
+serve "${saved[@]}" --durability push
+"$guest" push "$address" record 3 5 60000 || failed "no rows to keep"
+says 0 'checkpoint-' "$embps" checkpoint "$address"
+"$guest" push "$address" record 4 5 60000 || failed "no more rows"
+stop KILL
+says 3 "has no table of this name" "${refused[@]}" --reset-optimizer other=adam
+says 2 "start with --durability checkpoint" "${refused[@]}" --durability push --reset-optimizer pushes=adam
+says 4 "start once without --reset-optimizer" "${refused[@]}" --reset-optimizer pushes=adam
+serve "${saved[@]}" --durability push
+logs "replayed 5 pushes"
+stop TERM
+serve "${saved[@]}" --reset-optimizer pushes=adam,beta1=0.5
+logs "warn: server: table pushes of checkpoint-"
+logs "had optimizer sgd and goes on with adam: the weights stay, the state of sgd is dropped"
+says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+says 0 "$((4 << 32))  present  1 1 1 1" "$embps" get "$address" pushes "$((4 << 32))"
+says 0 '"optimizer": "adam"' "$embps" tables "$address" --json
+says 1 "exists with optimizer adam, but sgd was asked for" "$guest" push "$address" record 5 1 60000
+stop TERM
+serve "${saved[@]}" --durability push --reset-optimizer pushes=adam,beta1=0.5 # the same again
+logs "has optimizer adam, as --reset-optimizer says: its state stays"
+stop TERM
+two=("${bare[@]}" -n 1 "${refused[@]}" --reset-optimizer pushes=sgd : -n 1 "${refused[@]}")
+says 2 "give the same --resume and --reset-optimizer to all of them" "${two[@]}"
+exit $((failures > 0))
