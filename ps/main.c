@@ -247,6 +247,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .resume = arguments->resume,
         .resets = arguments->reset_optimizer.items,
         .n_resets = arguments->reset_optimizer.n,
+        .weights = arguments->weights,
         .keep = arguments->keep,
         .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
         .durability = arguments->durability,
@@ -359,8 +360,8 @@ static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_err
     if (st == PSC_OK && n_ways != 0)
         st = psc_error_set(error, PSC_INVALID_ARGUMENT,
                            "%" PRIu32 " of %" PRIu32 " servers are to go on from a checkpoint in "
-                           "another way than this one: give the same --resume and "
-                           "--reset-optimizer to all of them",
+                           "another way than this one: give the same --resume, "
+                           "--reset-optimizer and --weights to all of them",
                            n_ways, n);
     return st;
 }

@@ -416,7 +416,9 @@ uint64_t ps_server_cluster(const ps_server_t *server)
 
 const char *ps_server_resumed(const ps_server_t *server)
 {
-    return server->restore != NULL ? ps_restore_name(server->restore) : NULL;
+    return server->restore != NULL && !ps_restore_is_weights(server->restore)
+               ? ps_restore_name(server->restore)
+               : NULL;
 }
 
 uint32_t ps_server_lost(const ps_server_t *server)

@@ -43,13 +43,16 @@ typedef struct ps_server_options {
     uint64_t stopped_us; /* a worker that is stopped, or silent, for so long is lost; 0: never */
     uint32_t n_guests;   /* how many may be here at a time; 0: none, and there must be workers */
     uint64_t lease_us;   /* of a guest that says nothing; 0: for ever */
-    const char *checkpoints;    /* their folder; NULL: none are made */
-    const char *resume;         /* "auto", "none" or the name of one */
-    const char *const *resets;  /* [n_resets] texts of ps_restore_reset. Borrowed */
-    size_t n_resets;            /* not 0: there must be a checkpoint to go on from */
-    uint64_t keep;              /* checkpoints that stay; 0: all */
-    bool same_run;              /* the run goes on under the checkpoint's id, and guests with it */
-    ps_durability_t durability; /* PUSH and SYNC need checkpoints */
+    const char *checkpoints;   /* their folder; NULL: none are made */
+    const char *resume;        /* "auto", "none" or the name of one */
+    const char *const *resets; /* [n_resets] texts of ps_restore_reset. Borrowed */
+    size_t n_resets;           /* not 0: there must be a checkpoint to go on from */
+    const char
+        *weights;  /* DIR/NAME of a checkpoint whose weights are taken where there is none to go
+                            on from; NULL: none */
+    uint64_t keep; /* checkpoints that stay; 0: all */
+    bool same_run; /* the run goes on under the checkpoint's id, and guests with it */
+    ps_durability_t durability;   /* PUSH and SYNC need checkpoints */
     uint64_t checkpoint_every_us; /* servers make one by themselves so often; 0: never */
     const ps_fellows_t *fellows;  /* borrowed; NULL: several make none by themselves */
     const char *const

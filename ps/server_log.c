@@ -31,7 +31,8 @@ struct ps_server_log {
 static psc_status_t find_cuts(const ps_restore_t *restore, ps_log_start_t *start,
                               psc_error_t *error)
 {
-    start->n_before = restore != NULL ? ps_restore_servers(restore) : 0;
+    start->n_before =
+        restore != NULL && !ps_restore_is_weights(restore) ? ps_restore_servers(restore) : 0;
     start->cut_segment = psc_alloc_zeroed((size_t)start->n_before + 1, sizeof(uint64_t));
     if (start->cut_segment == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a log");
@@ -41,38 +42,41 @@ static psc_status_t find_cuts(const ps_restore_t *restore, ps_log_start_t *start
     return st;
 }
 
-/* Pushes of a log do not say which optimizer they were for: none are replayed into another. */
+/* Pushes of a log do not say which optimizer they were for, nor which rows they found: none are
+ * replayed into others. */
 static psc_status_t check_renewed(const ps_server_log_options_t *options,
                                   const ps_restore_t *restore, const ps_log_chain_t *chain,
                                   psc_error_t *error)
 {
     if (restore == NULL || !ps_restore_renews(restore))
         return PSC_OK;
+    const char *option = ps_restore_is_weights(restore) ? "--weights" : "--reset-optimizer";
     if (options->durability >= PS_DURABILITY_PUSH)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "--reset-optimizer changes a table of %s, and a log of what follows "
-                             "would be of two optimizers: start with --durability checkpoint until "
-                             "there is a checkpoint with the new one",
-                             ps_restore_name(restore));
+                             "%s makes rows that are in no checkpoint yet, and a log of what "
+                             "follows would not fit to any: start with --durability checkpoint "
+                             "until there is one",
+                             option);
     if (chain->replay_bytes == 0)
         return PSC_OK;
     return psc_error_set(error, PSC_MISMATCH,
-                         "%s has changes that no checkpoint has yet, made with the former "
-                         "optimizer: start once without --reset-optimizer, which replays them, and "
-                         "let the servers end in order; --resume %s goes on without them",
-                         chain->folder, ps_restore_name(restore));
+                         "%s has changes that no checkpoint has yet, of rows as they were before: "
+                         "start once without %s, which replays them, and let the servers end in "
+                         "order; --resume says to go on without them (the name of a checkpoint, or "
+                         "none)",
+                         chain->folder, option);
 }
 
 psc_status_t ps_server_log_find(const ps_server_log_options_t *options, const ps_restore_t *restore,
                                 ps_server_log_t **log_out, psc_error_t *error)
 {
-    ps_log_start_t start = {.checkpoints = options->checkpoints,
-                            .lineage = options->lineage,
-                            .rank = options->rank,
-                            .n_servers = options->n_servers,
-                            .base = restore != NULL ? ps_restore_name(restore) : "",
-                            .replay =
-                                options->n_workers == 0 && strcmp(options->resume, "auto") == 0};
+    ps_log_start_t start = {
+        .checkpoints = options->checkpoints,
+        .lineage = options->lineage,
+        .rank = options->rank,
+        .n_servers = options->n_servers,
+        .base = restore != NULL && !ps_restore_is_weights(restore) ? ps_restore_name(restore) : "",
+        .replay = options->n_workers == 0 && strcmp(options->resume, "auto") == 0};
     ps_server_log_t *log = psc_alloc_zeroed(1, sizeof *log);
     *log_out = NULL;
     if (log == NULL)

@@ -16,6 +16,7 @@
 #include "ps/store/share.h"
 
 #include <inttypes.h>
+#include <string.h>
 #include <unistd.h>
 
 #define WINDOW_BYTES ((size_t)8 << 20)       /* of one client, which asks for no more by itself */
@@ -77,6 +78,54 @@ static psc_status_t reset_optimizers(const ps_server_t *server, psc_error_t *err
     return st;
 }
 
+/* The checkpoint whose weights the run begins with, which may be another run's. */
+static psc_status_t open_weights(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    if (options->weights == NULL)
+        return PSC_OK;
+    if (server->restore != NULL) {
+        psc_log(PSC_LOG_INFO, "goes on from %s, so --weights %s is left alone",
+                ps_restore_name(server->restore), options->weights);
+        return PSC_OK;
+    }
+    char *folder = psc_strdup(options->weights);
+    char *slash = folder != NULL ? strrchr(folder, '/') : NULL;
+    if (folder == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a path");
+    if (slash != NULL)
+        *slash = '\0';
+    psc_status_t st =
+        ps_restore_find(slash != NULL ? folder : ".", slash != NULL ? slash + 1 : folder,
+                        options->rank, options->n_servers, false, &server->restore, error);
+    psc_free(folder);
+    server->options.same_run = false;
+    return st;
+}
+
+/* Which checkpoint, whole; then how it is taken. */
+static psc_status_t find_checkpoint(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    psc_status_t st = PSC_OK;
+    if (options->checkpoints != NULL)
+        st = ps_restore_find(options->checkpoints, options->resume, options->rank,
+                             options->n_servers, options->n_workers != 0, &server->restore, error);
+    const bool resumes = server->restore != NULL;
+    if (st == PSC_OK)
+        st = open_weights(server, error);
+    if (st == PSC_OK)
+        st = reset_optimizers(server, error);
+    if (st == PSC_OK && !resumes && server->restore != NULL)
+        ps_restore_weights(server->restore);
+    if (st == PSC_OK && server->restore != NULL &&
+        ps_restore_servers(server->restore) != options->n_servers)
+        psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,
+                ps_restore_name(server->restore), ps_restore_servers(server->restore),
+                options->n_servers);
+    return st;
+}
+
 /* The folder of checkpoints, and the one to go on from. */
 static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
 {
@@ -86,27 +135,21 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
                                         .n_servers = options->n_servers,
                                         .cluster = options->cluster,
                                         .keep = options->keep};
-    if (options->checkpoints == NULL)
-        return PSC_OK;
-    psc_status_t st = ps_keeper_open(&keeper, &server->keeper, error);
+    psc_status_t st = PSC_OK;
+    if (options->checkpoints != NULL)
+        st = ps_keeper_open(&keeper, &server->keeper, error);
     if (st == PSC_OK)
-        st = ps_restore_find(options->checkpoints, options->resume, options->rank,
-                             options->n_servers, options->n_workers != 0, &server->restore, error);
-    if (st == PSC_OK)
-        st = reset_optimizers(server, error);
-    if (st == PSC_OK && server->restore != NULL &&
-        ps_restore_servers(server->restore) != options->n_servers)
-        psc_log(PSC_LOG_INFO, "checkpoint %s is of %" PRIu32 " servers: its rows go to %" PRIu32,
-                ps_restore_name(server->restore), ps_restore_servers(server->restore),
-                options->n_servers);
-    if (st == PSC_OK && server->restore != NULL)
+        st = find_checkpoint(server, error);
+    if (st != PSC_OK || options->checkpoints == NULL)
+        return st;
+    if (ps_server_resumed(server) != NULL)
         ps_keeper_stand_at(server->keeper, ps_restore_name(server->restore),
                            ps_restore_with_state(server->restore));
-    if (st == PSC_OK && server->restore != NULL && options->same_run) {
+    if (ps_server_resumed(server) != NULL && options->same_run) {
         server->options.cluster = ps_restore_cluster(server->restore);
         ps_keeper_set_cluster(server->keeper, server->options.cluster);
     }
-    return st == PSC_OK ? find_log(server, error) : st;
+    return find_log(server, error);
 }
 
 /* Directory and cold tier, empty or as a checkpoint has them. */

@@ -6,6 +6,7 @@
 #include "ps/server_options.h"
 
 #include "common/hash.h"
+#include "proto/saved.h"
 #include "ps/checkpoint/optimizer_reset.h"
 #include "ps/store/store.h"
 
@@ -211,6 +212,16 @@ static const psc_option_t options[] = {
              "commas: TABLE=adam,beta1=0.8,state_precision=bf16. Without it another optimizer is "
              "refused. Where the table has it already nothing changes, so that the same command "
              "line goes on. Give it to all servers of a job."},
+    {.name = "weights",
+     .argument = "DIR/NAME",
+     .type = PSC_OPTION_TEXT,
+     .offset = offsetof(ps_server_arguments_t, weights),
+     .environment = "EMBPS_WEIGHTS",
+     .help = "Begin with the tables of the checkpoint NAME of the folder DIR, also of another run, "
+             "and with the weights of their rows: states of optimizers, sessions, clocks, ages and "
+             "what a client left there are not taken, so that a training begins at its first "
+             "batch. Where there is a checkpoint to go on from (--checkpoints, --resume) that is "
+             "what counts, so that the same command line goes on. DIR is only read."},
     {.name = "durability",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -266,6 +277,21 @@ const psc_command_t ps_server_command = {
                 "skipgram --corpus text --out vectors.txt",
 };
 
+static psc_status_t check_weights(const char *weights, psc_error_t *error)
+{
+    if (weights == NULL)
+        return PSC_OK;
+    const char *slash = strrchr(weights, '/');
+    const char *name = slash != NULL ? slash + 1 : weights;
+    if (slash != weights && psp_saved_is_name(name) && strcmp(name, "auto") != 0 &&
+        strcmp(name, "none") != 0)
+        return PSC_OK;
+    return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                         "--weights %.200s: wants DIR/NAME, a checkpoint of a folder; embps "
+                         "checkpoint list DIR shows which there are",
+                         weights);
+}
+
 psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
                                        ps_server_arguments_t *arguments_out,
                                        psc_log_level_t *level_out, psc_parse_result_t *result_out,
@@ -296,15 +322,19 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         strcmp(arguments.resume, "none") != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--resume %s: in which folder? See --checkpoints", arguments.resume);
-    if (arguments.checkpoints == NULL && arguments.reset_optimizer.n != 0)
+    if (arguments.checkpoints == NULL && arguments.weights == NULL &&
+        arguments.reset_optimizer.n != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "--reset-optimizer is of use with --checkpoints alone");
+                             "--reset-optimizer is of use with --checkpoints or --weights alone");
     for (size_t i = 0; i < arguments.reset_optimizer.n; i++) {
         ps_optimizer_reset_t reset;
         st = ps_optimizer_reset_parse(arguments.reset_optimizer.items[i], &reset, error);
         if (st != PSC_OK)
             return st;
     }
+    st = check_weights(arguments.weights, error);
+    if (st != PSC_OK)
+        return st;
     if (arguments.checkpoints == NULL && arguments.checkpoint_every_s != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--checkpoint-every is of use with --checkpoints alone");
@@ -348,5 +378,5 @@ uint64_t ps_server_arguments_way(const ps_server_arguments_t *arguments)
     uint64_t way = add_text(0, arguments->resume);
     for (size_t i = 0; i < arguments->reset_optimizer.n; i++)
         way = add_text(way, arguments->reset_optimizer.items[i]);
-    return way;
+    return add_text(way, arguments->weights);
 }

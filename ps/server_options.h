@@ -29,6 +29,7 @@ typedef struct ps_server_arguments {
     uint64_t keep;                                  /* --keep */
     double checkpoint_every_s;                      /* --checkpoint-every; 0: never */
     const char *resume;                             /* --resume */
+    const char *weights;                            /* --weights; NULL: none */
     psc_option_list_t reset_optimizer;              /* --reset-optimizer */
     const char *durability_name;                    /* --durability, and the same as a number */
     ps_durability_t durability;

@@ -417,6 +417,27 @@ psc_status_t ps_restore_reset(ps_restore_t *restore, const char *text, psc_error
     return PSC_OK;
 }
 
+void ps_restore_weights(ps_restore_t *restore)
+{
+    restore->weights = restore->renews = true;
+    restore->time = restore->clock = 0;
+    for (size_t i = 0; i < restore->n_tables; i++) {
+        ps_restore_table_t *table = &restore->tables[i];
+        table->renewed = true;
+        table->table.epoch = 1;
+        table->expiry_clock = 0;
+    }
+    psc_log(PSC_LOG_INFO,
+            "begins with the weights of %s in %s: states of optimizers, sessions, clocks and what "
+            "a client left there are not taken",
+            ps_restore_name(restore), restore->folder);
+}
+
+bool ps_restore_is_weights(const ps_restore_t *restore)
+{
+    return restore->weights;
+}
+
 bool ps_restore_renews(const ps_restore_t *restore)
 {
     return restore->renews;

@@ -40,6 +40,15 @@ PSC_MUST_CHECK psc_status_t ps_restore_find(const char *folder, const char *resu
  */
 PSC_MUST_CHECK psc_status_t ps_restore_reset(ps_restore_t *restore, const char *text,
                                              psc_error_t *error);
+/*
+ * Before files and rows, and after ps_restore_reset: of the checkpoint nothing is taken but tables,
+ * and of rows their weights. Rows are as old as the run, their counts of updates 0; no state of an
+ * optimizer, session, clock, sighting or age goes on. It is logged.
+ */
+void ps_restore_weights(ps_restore_t *restore);
+/* Whether that is so. */
+bool ps_restore_is_weights(const ps_restore_t *restore);
+
 /* Whether states of optimizers are dropped. */
 bool ps_restore_renews(const ps_restore_t *restore);
 

@@ -26,6 +26,7 @@ struct ps_restore {
     psc_slot_map_t map;    /* of this run */
     bool same;             /* both are alike: each server has all of the part with its number */
     bool renews;           /* some table is renewed: so rows are read, and no files linked */
+    bool weights;          /* all are, and nothing but rows is taken */
     ps_restore_table_t *tables; /* [n_tables], by number */
     size_t n_tables;
     uint64_t time, clock, sessions_given; /* the furthest of all servers */

@@ -113,14 +113,17 @@ static psc_status_t flush(batch_t *batch, psc_error_t *error)
 }
 
 /* Weights as they are, with a state that begins. Returns the record's bytes. */
-static size_t renew(const ps_table_t *table, ps_row_scratch_t *scratch, const uint8_t *record,
+static size_t renew(batch_t *batch, const ps_table_t *table, const uint8_t *record,
                     uint8_t *renewed_out)
 {
+    const bool alone = batch->restore->weights;
     ps_row_header_t *row = (ps_row_header_t *)(void *)renewed_out;
     memcpy(row, record, sizeof *row);
-    if (table->expire_rare_below == 0)
+    if (alone || table->expire_rare_below == 0)
         row->update_count = 0;
-    ps_row_begin(table, scratch, row);
+    if (alone)
+        row->last_clock = 0;
+    ps_row_begin(table, &batch->scratch, row);
     memcpy(row + 1, record + sizeof *row, table->weight_bytes);
     return sizeof *row + ps_table_row_bytes(table);
 }
@@ -137,7 +140,7 @@ static void add(batch_t *batch, const uint8_t *record, size_t size)
         batch->renewed != NULL ? table_of(batch->restore, row.table) : NULL;
     if (of != NULL && of->renewed) {
         uint8_t *renewed = batch->renewed + batch->n * batch->stride;
-        size = renew(&of->table, &batch->scratch, record, renewed);
+        size = renew(batch, &of->table, record, renewed);
         record = renewed;
     }
     ps_cold_write_t *write = &batch->writes[batch->n++];

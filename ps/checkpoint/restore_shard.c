@@ -271,9 +271,10 @@ psc_status_t ps_restore_shard(const ps_restore_t *restore, ps_shard_t *shard, bo
     ps_shard_publish(shard);
     shard->sessions.n_given = ps_restore_count_given(restore->sessions_given);
     psc_status_t st = make_tables(restore, shard, error);
-    if (st == PSC_OK)
+    /* Rows that begin with the run are not counted: a floor goes by those that are younger. */
+    if (st == PSC_OK && !restore->weights)
         st = load_growth(restore, shard, error);
-    if (st == PSC_OK && sessions)
+    if (st == PSC_OK && !restore->weights && sessions)
         st = bring_guests(restore, shard, error);
     return st;
 }

@@ -46,7 +46,7 @@ logs() # WORDS
 first=$((3 << 32))
 refused=("$server" --listen 127.0.0.1:0 --memory 32M "${saved[@]}")
 says 2 "there is no checkpoint to go on from" "${refused[@]}" --reset-optimizer pushes=adam
-says 2 "with --checkpoints alone" "$server" --listen 127.0.0.1:0 --data "$dir/data" --reset-optimizer pushes=adam
+says 2 "with --checkpoints or --weights alone" "$server" --listen 127.0.0.1:0 --data "$dir/data" --reset-optimizer pushes=adam
 serve "${saved[@]}" --durability push
 "$guest" push "$address" record 3 5 60000 || failed "no rows to keep"
 says 0 'checkpoint-' "$embps" checkpoint "$address"
@@ -70,5 +70,36 @@ serve "${saved[@]}" --durability push --reset-optimizer pushes=adam,beta1=0.5 # 
 logs "has optimizer adam, as --reset-optimizer says: its state stays"
 stop TERM
 two=("${bare[@]}" -n 1 "${refused[@]}" --reset-optimizer pushes=sgd : -n 1 "${refused[@]}")
-says 2 "give the same --resume and --reset-optimizer to all of them" "${two[@]}"
+says 2 "give the same --resume, --reset-optimizer and --weights to all of them" "${two[@]}"
+
+# ---- the weights alone ----
+
+# shellcheck source=tests/support/trainings
+. "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
+grouped_text 11 400 40 40 12 >text
+job_of() # NAME SERVER-OPTION...
+{
+    local name=$1
+    shift
+    "${bare[@]}" -n 2 "$server" --data "$dir/$name.data" --checkpoints "$dir/$name.saved" --memory 16M \
+        --log-level info "$@" : -n 1 "$train" skipgram --corpus "$dir/text" --dim 8 --min-count 1 --epochs 1 \
+        --batch-words 400 --checkpoint-batches 4 --out "$dir/$name.in" >"$name.log" 2>&1 </dev/null ||
+        { failed "$name ends with $?"; cat "$name.log"; }
+}
+job_of first
+newest=$(cd first.saved && ls -d checkpoint-* | tail -n 1)
+says 2 "wants DIR/NAME" "$server" --listen 127.0.0.1:0 --data "$dir/other" --weights first.saved/
+says 3 "first.saved/no-such/manifest" "$server" --listen 127.0.0.1:0 --data "$dir/other" --weights first.saved/no-such
+says 2 "start with --durability checkpoint" "$server" --listen 127.0.0.1:0 --data "$dir/other" \
+    --weights "first.saved/$newest" --checkpoints "$dir/other.saved" --durability push
+[ ! -e other ] || failed "a start that was refused left data"
+find first.saved -type f -printf '%P %s %T@\n' | sort >before
+job_of second --weights "$dir/first.saved/$newest"
+grep -qF "begins with the weights of $newest in $dir/first.saved" second.log ||
+    { failed "nothing is said of weights"; cat second.log; }
+! grep -qF 'goes on from checkpoint' second.log || { failed "it goes on from a position"; cat second.log; }
+rm -r second.data
+job_of second --weights "$dir/first.saved/$newest" # the same line: from its own checkpoint
+grep -qF 'goes on from checkpoint' second.log || { failed "it does not go on"; cat second.log; }
+find first.saved -type f -printf '%P %s %T@\n' | sort | cmp - before || failed "the folder of weights has changed"
 exit $((failures > 0))

@@ -125,6 +125,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .resume = options->resume,
             .resets = options->resets,
             .n_resets = options->n_resets,
+            .weights = options->weights,
             .keep = options->keep,
             .checkpoint_every_us = options->every_us,
             .same_run = true,

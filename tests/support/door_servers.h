@@ -23,6 +23,7 @@ typedef struct door_servers_options {
     const char *resume;
     const char *const *resets; /* [n_resets] as in ps_server_options_t */
     size_t n_resets;
+    const char *weights;
     uint64_t keep;       /* checkpoints; 0: all */
     bool together;       /* several make checkpoints by themselves too, a last one at their end */
     uint64_t every_us;   /* one each time that has passed; 0: never */

@@ -32,7 +32,7 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_LEASE") + unsetenv("EMBPS_TLS_CERT") + unsetenv("EMBPS_TLS_KEY") +
            unsetenv("EMBPS_TLS_CLIENT_CA") + unsetenv("EMBPS_CHECKPOINTS") +
            unsetenv("EMBPS_DURABILITY") + unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME") +
-           unsetenv("EMBPS_CHECKPOINT_EVERY");
+           unsetenv("EMBPS_CHECKPOINT_EVERY") + unsetenv("EMBPS_WEIGHTS");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -162,6 +162,24 @@ static void resets_optimizers_with_checkpoints_alone(void **unused)
     assert_non_null(strstr(error.message, "optimizers are"));
 }
 
+static void weights_are_of_a_checkpoint_by_name(void **unused)
+{
+    (void)unused;
+    static const char *const wrong[] = {"dir/", "dir/auto", "dir/none", "/name", "dir/.name"};
+    ps_server_arguments_t arguments;
+    psc_log_level_t level;
+    psc_error_t error = PSC_ERROR_INIT;
+    char line[64];
+    assert_int_equal(parse("--data d --weights dir/name", &arguments, &level, &error), PSC_OK);
+    assert_string_equal(arguments.weights, "dir/name");
+    assert_int_equal(parse("--data d --weights name", &arguments, &level, &error), PSC_OK);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        (void)snprintf(line, sizeof line, "--data d --weights %s", wrong[i]);
+        assert_int_equal(parse(line, &arguments, &level, &error), PSC_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.message, "DIR/NAME"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +189,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_wrong_level_from_the_environment_names_the_variable,
                                         no_environment, no_environment),
         cmocka_unit_test(resets_optimizers_with_checkpoints_alone),
+        cmocka_unit_test(weights_are_of_a_checkpoint_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
