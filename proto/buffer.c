@@ -21,7 +21,6 @@
 #include "proto/message_memory.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 
 #define HEADER_BYTES 128u
 #define SMALLEST_SHIFT 8u
@@ -37,6 +36,7 @@ struct psp_pool {
     size_t kept_bytes;                      /* their sum; guarded by lock */
     size_t keep_bytes;
     atomic_size_t bytes_out;
+    bool seals;           /* messages have room for one */
     psp_memory_t *memory; /* what it has is guarded by lock; NULL: none */
 };
 
@@ -99,6 +99,16 @@ void psp_pool_use(psp_pool_t *pool, psp_memory_t *memory)
 {
     PSC_BUG_ON(pool->memory != NULL);
     pool->memory = memory;
+}
+
+void psp_pool_seal(psp_pool_t *pool)
+{
+    pool->seals = true;
+}
+
+bool psp_pool_seals(const psp_pool_t *pool)
+{
+    return pool->seals;
 }
 
 /* A buffer of the memory, or NULL. */

@@ -11,6 +11,7 @@
 #include "common/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,6 +30,7 @@ typedef struct psp_buffer {
     void *call; /* its transport's: the call that it came in by, or answers; NULL: no calls */
     /* Of a guest's message: what its token allows, until it is answered; NULL: everything */
     const struct psp_grant *grant;
+    bool sealed;     /* of a request by a call: it came sealed, and so is its answer (seal.h) */
     uint8_t *lender; /* of a borrowed one (message_memory.h): cleared when it is put; else NULL */
 } psp_buffer_t;
 
@@ -46,6 +48,11 @@ void psp_pool_destroy(psp_pool_t *pool);
 /* From now on buffers of more than PSP_MEMORY_LEAST_BYTES come from this memory, while it has room.
  * Once a pool, before other threads use it. Takes memory. */
 void psp_pool_use(psp_pool_t *pool, struct psp_memory *memory);
+
+/* From now on messages that are packed in its buffers have room for a seal (seal.h). Before other
+ * threads use it. */
+void psp_pool_seal(psp_pool_t *pool);
+bool psp_pool_seals(const psp_pool_t *pool);
 
 /* A buffer of at least capacity bytes, size 0. Any thread. Errors: NO_MEMORY, UNSUPPORTED (a child
  * after a fork). Gives. */

@@ -11,6 +11,8 @@
  * copied more slowly by everybody. What is missing is filled up by field 13, which no schema has
  * and every reader skips.
  *
+ * Where a pool's messages may be sealed, room for that stands first (seal.h).
+ *
  * Nothing is allocated but the buffer. Any thread.
  */
 #include "proto/message.h"
@@ -20,6 +22,7 @@
 #include "proto/embps.pb-c.h"
 #include "proto/message_kinds.h"
 #include "proto/pack_inside.h"
+#include "proto/seal.h"
 #include "proto/wire_walk.h"
 
 /* protobuf's own limit of a message. */
@@ -55,7 +58,8 @@ psc_status_t psp_pack(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage 
                       const psp_bulk_t *bulk, size_t n_bulk, psp_buffer_t **buffer_out,
                       psc_error_t *error)
 {
-    size_t small_bytes = protobuf_c_message_get_packed_size(small);
+    const size_t seal_bytes = psp_pool_seals(pool) ? PSP_SEAL_BYTES : 0;
+    const size_t small_bytes = seal_bytes + protobuf_c_message_get_packed_size(small);
     size_t size = small_bytes;
     for (size_t i = 0; i < n_bulk; i++) {
         if (size > WIRE_BYTES_MAX || bulk[i].size > WIRE_BYTES_MAX - size)
@@ -69,7 +73,9 @@ psc_status_t psp_pack(psp_pool_t *pool, psp_kind_t kind, const ProtobufCMessage 
     psc_status_t st = psp_buffer_get(pool, size, &buffer, error);
     if (st != PSC_OK)
         return st;
-    (void)protobuf_c_message_pack(small, buffer->data);
+    if (seal_bytes != 0)
+        psp_seal_leave_room(buffer->data);
+    (void)protobuf_c_message_pack(small, buffer->data + seal_bytes);
     uint8_t *out = buffer->data + small_bytes;
     for (size_t i = 0; i < n_bulk; i++) {
         if (bulk[i].size != 0) {

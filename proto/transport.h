@@ -40,6 +40,7 @@ struct psp_transport {
     psp_pool_t *pool; /* where received buffers come from; not owned */
     uint64_t bytes_sent;
     uint64_t bytes_received;
+    uint64_t damaged; /* messages that came with a seal that is broken, and were not taken */
     uint64_t retries; /* sends that failed and were made again, where a transport does that */
 };
 

@@ -3,9 +3,14 @@
  * which every length holds, and which packs to bytes that unpack to the same again. Rows decode in
  * their format, to finite values exactly where the format says so.
  *
+ * Seals: any bytes have a good one, a broken one or none; a message that is sealed has a good one,
+ * which it has no more when one bit of it is another (chosen by its own last bytes), and unpacks to
+ * the same.
+ *
  * The first byte chooses the kind. The seeds in corpus/message are real packed messages.
  */
 #include "proto/message.h"
+#include "proto/seal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -189,6 +194,40 @@ static psp_buffer_t *repack(psp_pool_t *pool, const psp_message_t *m)
     return buffer;
 }
 
+/* A sealed message, and the same with one other bit. */
+static void check_seal(psp_buffer_t *buffer)
+{
+    uint64_t bit = 0;
+    memcpy(&bit, buffer->data + buffer->size - sizeof bit, sizeof bit);
+    bit = bit * UINT64_C(0x9e3779b97f4a7c15) % (buffer->size * 8);
+    require(psp_seal_has_room(buffer));
+    require(psp_seal_look(buffer->kind, buffer->data, buffer->size) != PSP_SEAL_BROKEN);
+    psp_seal_put(buffer, (uint32_t)bit, 7);
+    require(psp_seal_look(buffer->kind, buffer->data, buffer->size) == PSP_SEAL_GOOD);
+    require(psp_seal_number(buffer) == (uint32_t)bit && psp_seal_expected(buffer) == 7);
+    buffer->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    require(psp_seal_look(buffer->kind, buffer->data, buffer->size) == PSP_SEAL_BROKEN);
+    buffer->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
+}
+
+/* Any bytes, as they come over a wire. */
+static void take_seal(psp_pool_t *pool, uint32_t kind, const uint8_t *data, size_t size)
+{
+    psp_buffer_t *buffer = NULL;
+    const psp_seal_t seal = psp_seal_look(kind, data, size);
+    require(psp_buffer_get(pool, size, &buffer, NULL) == PSC_OK);
+    memcpy(buffer->data, data, size);
+    buffer->size = size;
+    buffer->kind = kind;
+    require(psp_seal_take_request(buffer, true) == (seal != PSP_SEAL_BROKEN));
+    require(buffer->sealed == (seal == PSP_SEAL_GOOD));
+    if (psp_seal_has_room(buffer)) {
+        psp_seal_put(buffer, 1, 2);
+        check_seal(buffer);
+    }
+    psp_buffer_put(buffer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -199,6 +238,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(psp_pool_create(0, &pool, &error) == PSC_OK);
     for (size_t i = 0; i < 2; i++)
         require(psp_scratch_create(SCRATCH_BYTES, &scratches[i], &error) == PSC_OK);
+    take_seal(pool, data[0], data + 1, size - 1);
+    if (size % 2 != 0) /* messages with room for seals, and without */
+        psp_pool_seal(pool);
     psp_message_t message;
     psc_status_t st =
         psp_message_unpack(scratches[0], data[0], data + 1, size - 1, &message, &error);
@@ -206,10 +248,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (st == PSC_OK) {
         touch_all(&message);
         psp_buffer_t *once = repack(pool, &message);
+        if (size % 2 != 0)
+            check_seal(once);
         psp_message_t again;
         st = psp_message_unpack(scratches[1], once->kind, once->data, once->size, &again, &error);
         require(st == PSC_OK);
         psp_buffer_t *twice = repack(pool, &again);
+        if (size % 2 != 0)
+            check_seal(twice);
         require(once->size == twice->size && memcmp(once->data, twice->data, once->size) == 0);
         psp_buffer_put(once);
         psp_buffer_put(twice);
