@@ -32,6 +32,7 @@ typedef struct psp_post {
     psp_buffer_t *buffer;             /* borrowed by who sends it; its bytes do not change */
     uint64_t round;                   /* rests of the outbox before it left */
     uint32_t attempts;                /* how often it left */
+    uint32_t damaged;                 /* how often it, or its answer, came damaged; its sender's */
     bool under_way;
 } psp_post_t;
 

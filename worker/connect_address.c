@@ -143,6 +143,7 @@ static psc_status_t renew_once(psw_patience_t *patience, void *context, psc_erro
     }
     transport->bytes_sent += home->transport->bytes_sent;
     transport->bytes_received += home->transport->bytes_received;
+    transport->damaged += home->transport->damaged;
     transport->retries += home->transport->retries;
     psp_transport_destroy(home->transport);
     home->transport = client->driver.transport = transport;

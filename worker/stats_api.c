@@ -41,6 +41,7 @@ static void own_counters(const embps_client_t *client, embps_counter_fn fn, void
     fn(context, "client.requests", psw_core_requests_begun(client->driver.core));
     fn(context, "client.messages_sent", psw_core_messages_sent(client->driver.core));
     fn(context, "client.servers_found_anew", psw_core_relaid(client->driver.core));
+    fn(context, "client.messages_damaged", client->driver.transport->damaged);
     fn(context, "client.retries", client->driver.transport->retries);
     fn(context, "client.bytes_sent", client->driver.transport->bytes_sent);
     fn(context, "client.bytes_received", client->driver.transport->bytes_received);

@@ -22,8 +22,11 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "proto/grpc/door_streams.h"
+#include "proto/seal.h"
 
+#include <grpc/support/alloc.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -270,6 +273,29 @@ void psp_door_hand_over(psp_door_call_t *call, psp_buffer_t *message)
         psp_transport_wake(door->options.wake_also);
 }
 
+/* CORRUPT: it came damaged. */
+static psc_status_t check_seal(psp_door_call_t *call, psp_buffer_t *message, psc_error_t *error)
+{
+    const uint32_t kind = call->method.kind;
+    if (kind == 0)
+        return PSC_OK; /* health and the like */
+    message->kind = kind;
+    const bool whole = psp_seal_take_request(message, call->door->options.checksums);
+    call->sealed = message->sealed;
+    if (whole)
+        return PSC_OK;
+    const uint64_t n = ++call->door->base.damaged;
+    char *peer = grpc_call_get_peer(call->inside);
+    (void)psc_error_set(error, PSC_CORRUPT,
+                        "a %s of %zu bytes from %.100s came damaged: send it again",
+                        psp_kind_name(kind), message->size, peer);
+    if ((n & (n - 1)) == 0) /* the 1st, 2nd, 4th and so on: nobody fills the log */
+        psc_log(PSC_LOG_WARN, "%s (message %" PRIu64 " of that sort)", error->message, n);
+    gpr_free(peer);
+    psp_buffer_put(message);
+    return PSC_CORRUPT;
+}
+
 /* A message is in, or the call is off. */
 static void step_received(psp_grpc_tag_t *tag, bool ok)
 {
@@ -294,6 +320,8 @@ static void step_received(psp_grpc_tag_t *tag, bool ok)
     if (call->request != NULL)
         grpc_byte_buffer_destroy(call->request);
     call->request = NULL;
+    if (st == PSC_OK)
+        st = check_seal(call, buffer, &error);
     if (st == PSC_OK)
         call->method.answer(call, buffer);
     else
@@ -357,6 +385,8 @@ static void release(void *context)
 void psp_door_lend(psp_door_call_t *call, psp_buffer_t *answer)
 {
     psp_door_t *door = call->door;
+    if (call->sealed)
+        psp_seal_put(answer, 0, 0);
     atomic_fetch_add(&door->bytes_here, answer->capacity);
     psp_door_lock(door);
     door->n_lent++;

@@ -58,6 +58,7 @@ struct psp_door_call {
     grpc_byte_buffer *request, *reply;
     grpc_slice status_text;
     int was_cancelled;
+    bool sealed;                 /* so is the answer */
     uint32_t n_last;             /* steps without which it is not over; guarded by door->lock */
     grpc_byte_buffer *last_word; /* of a stream that rests; NULL: none */
     bool has_begun;              /* the beginning of the answer was sent */

@@ -53,6 +53,7 @@ static psp_buffer_t *with_tail(psp_door_call_t *call, const uint8_t *tail, size_
     memcpy(buffer->data + kept->size, tail, size);
     buffer->size = kept->size + size;
     buffer->kind = kept->kind;
+    buffer->sealed = kept->sealed; /* the seal itself is looked at no more */
     return buffer;
 }
 

@@ -12,6 +12,10 @@
  * not understand each other, and is what poll returns, which ends the client: a message that was
  * refused for good would leave a gap in the order of sequences for which the server waits.
  *
+ * Seals. A Hello is sealed; where its answer is, so is everything that follows, both ways. A
+ * request that came damaged is refused with DATA_LOSS, an answer that did is dropped here: either
+ * way the message leaves again, as after any other failure.
+ *
  * Connections. One channel a peer, not shared with other clients of the process. gRPC connects by
  * itself; after a failure it is told to begin anew without its own rest, since the outbox has one.
  * Where the files of certificates have changed by then, new channels take their place; a call that
@@ -33,6 +37,7 @@
 #include "proto/grpc/listen_address.h"
 #include "proto/message.h"
 #include "proto/outbox.h"
+#include "proto/seal.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -42,6 +47,7 @@
 #define TROUBLE_BYTES 200
 #define PROBE_BYTES 400
 #define MAX_REFUSALS 30u
+#define MAX_DAMAGED 8u /* of one message, or answers to it */
 
 typedef struct peer {
     char *address;
@@ -49,6 +55,7 @@ typedef struct peer {
     void *methods[PSP_KIND_LAST + 1]; /* by kind; NULL: not called yet */
     psp_outbox_t *outbox;
     char trouble[TROUBLE_BYTES];
+    bool seals; /* its answer to the last Hello was sealed: so is everything since, both ways */
 } peer_t;
 
 typedef struct client client_t;
@@ -60,6 +67,7 @@ typedef struct post_call {
     uint32_t peer;
     psp_post_t *post;
     psp_buffer_t *reply; /* copied; NULL: none */
+    psp_seal_t seal;     /* of the reply */
     psc_error_t error;   /* why it could not be copied */
     struct post_call *previous, *next;
 } post_call_t;
@@ -97,6 +105,9 @@ static void call_ended(psp_grpc_tag_t *tag, bool ok)
     if (answered && psp_grpc_take(client->base.pool, call->call.reply, PSP_GRPC_MAX_MESSAGE_BYTES,
                                   &call->reply, &call->error) != PSC_OK)
         call->reply = NULL; /* error says why */
+    if (call->reply != NULL)
+        call->seal = psp_seal_look(psp_reply_kind(call->post->buffer->kind), call->reply->data,
+                                   call->reply->size);
     psc_queue_push(client->ended, &call->node);
 }
 
@@ -141,7 +152,7 @@ static psc_status_t start_all(client_t *client, uint32_t peer, psc_error_t *erro
     return st;
 }
 
-static bool worth_another(grpc_status_code status, uint32_t attempts)
+static bool worth_another(grpc_status_code status, psp_post_t *post)
 {
     switch (status) {
     case GRPC_STATUS_UNAVAILABLE:
@@ -151,8 +162,10 @@ static bool worth_another(grpc_status_code status, uint32_t attempts)
     case GRPC_STATUS_INTERNAL: /* a stream that was reset */
     case GRPC_STATUS_UNKNOWN:
         return true;
+    case GRPC_STATUS_DATA_LOSS: /* it came damaged */
+        return ++post->damaged < MAX_DAMAGED;
     case GRPC_STATUS_RESOURCE_EXHAUSTED:
-        return attempts < MAX_REFUSALS;
+        return post->attempts < MAX_REFUSALS;
     default:
         return false;
     }
@@ -203,13 +216,20 @@ static void renew_channels(client_t *client)
     }
 }
 
+/* The message comes up again. */
+static void make_again(client_t *client, const post_call_t *call)
+{
+    psp_outbox_fail(client->peers[call->peer].outbox, call->post, psc_clock_us());
+    client->base.retries++;
+}
+
 /* The call has failed: it comes up again, or that is the end. */
 static psc_status_t settle_failure(client_t *client, post_call_t *call, psc_error_t *error)
 {
     peer_t *peer = &client->peers[call->peer];
     const grpc_status_code status = call->call.status;
     note_trouble(peer, &call->call.details);
-    if (!worth_another(status, call->post->attempts) &&
+    if (!worth_another(status, call->post) &&
         !(status == GRPC_STATUS_UNAUTHENTICATED &&
           psp_grpc_secrets_has_newer_token(client->secrets, &call->call.token))) {
         const psc_status_t st = psc_error_set(
@@ -219,13 +239,35 @@ static psc_status_t settle_failure(client_t *client, post_call_t *call, psc_erro
             error->rank = (int32_t)call->peer;
         return st;
     }
-    psp_outbox_fail(peer->outbox, call->post, psc_clock_us());
-    client->base.retries++;
+    make_again(client, call);
     if (status == GRPC_STATUS_UNAVAILABLE)
         renew_channels(client);
     grpc_channel_reset_connect_backoff(peer->channel);
     (void)grpc_channel_check_connectivity_state(peer->channel, 1);
     return PSC_OK;
+}
+
+/* An answer that is damaged is none: it is asked for again. */
+static psc_status_t settle_damaged(client_t *client, post_call_t *call, psc_error_t *error)
+{
+    peer_t *peer = &client->peers[call->peer];
+    const char *kind = psp_kind_name(psp_reply_kind(call->post->buffer->kind));
+    const size_t size = call->reply->size;
+    psp_buffer_put(call->reply);
+    client->base.damaged++;
+    (void)snprintf(peer->trouble, sizeof peer->trouble, "a %s of %zu bytes came damaged", kind,
+                   size);
+    if (++call->post->damaged < MAX_DAMAGED) {
+        make_again(client, call);
+        return PSC_OK;
+    }
+    (void)psc_error_set(error, PSC_CORRUPT,
+                        "server %u at %s: a %s of %zu bytes came damaged, as did the %u before it: "
+                        "the way to that server, or the memory of one side, is broken",
+                        call->peer, peer->address, kind, size, call->post->damaged - 1);
+    if (error != NULL)
+        error->rank = (int32_t)call->peer;
+    return PSC_CORRUPT;
 }
 
 static void settle_reply(client_t *client, post_call_t *call)
@@ -271,8 +313,11 @@ static psc_status_t step(client_t *client, psc_error_t *error)
     psc_status_t st = PSC_OK;
     while (st == PSC_OK && (call = next_ended(client)) != NULL) {
         const uint32_t peer = call->peer;
-        if (call->reply != NULL)
+        if (call->reply != NULL &&
+            psp_seal_take_reply(call->post->buffer->kind, call->seal, &client->peers[peer].seals))
             settle_reply(client, call);
+        else if (call->reply != NULL)
+            st = settle_damaged(client, call, error);
         else if (call->error.code != PSC_OK)
             st = psc_error_set(error, call->error.code, "the answer of server %u: %s", peer,
                                call->error.message);
@@ -312,6 +357,8 @@ static psc_status_t client_send(psp_transport_t *transport, uint32_t peer, psp_b
         psp_buffer_put(buffer);
         return st;
     }
+    if (client->peers[peer].seals || buffer->kind == PSP_HELLO)
+        psp_seal_put(buffer, 0, 0);
     st = psp_outbox_add(client->peers[peer].outbox, buffer, error);
     return st == PSC_OK ? start_all(client, peer, error) : st;
 }
@@ -493,6 +540,7 @@ static psc_status_t create(const psp_grpc_client_options_t *options,
     client->base =
         (psp_transport_t){.ops = &client_ops, .n_peers = options->n_servers, .pool = options->pool};
     client->process = getpid();
+    psp_pool_seal(options->pool);
     client->peers = psc_alloc_zeroed(options->n_servers, sizeof *client->peers);
     psc_status_t st = PSC_OK;
     if (client->peers == NULL)
@@ -555,6 +603,8 @@ psc_status_t psp_grpc_client_keep_session(psp_transport_t *transport, psp_buffer
         psp_buffer_put(sign);
         return st;
     }
+    if (client->peers[sign->peer].seals)
+        psp_seal_put(sign, 0, 0);
     return psp_grpc_signs_add(client->signs, client->peers[sign->peer].channel, sign, period_us,
                               error);
 }

@@ -252,6 +252,7 @@ psc_status_t psp_door_open(const psp_door_options_t *options, psp_pool_t *pool,
     door->not_yet = options->not_yet;
     door->options.tls = (psp_door_tls_t){NULL, NULL, NULL};
     door->options.tokens = NULL;
+    psp_pool_seal(pool);
     door->shut.done = step_shut;
     st = psc_queue_create(&door->arrived, error);
     if (st == PSC_OK)

@@ -36,6 +36,7 @@ typedef struct psp_door_options {
                          * returns; may be replaced while the door is open */
     const char *not_yet; /* why calls are refused (UNAVAILABLE) and health says NOT_SERVING until
                           * psp_door_serve; NULL: they are taken at once. Static */
+    bool checksums;      /* clients that can are to seal their messages (seal.h) */
     psp_transport_t *wake_also; /* woken too when a message arrives; borrowed; NULL: none */
 } psp_door_options_t;
 

@@ -63,6 +63,8 @@ psc_status_t ps_serve_hello(ps_shard_t *shard, ps_session_t *session, ps_request
         psc_free(counted);
         return st;
     }
+    if (guest && request->buffer->sealed)
+        ps_guests_expect_seals(shard, peer);
     psp_message_t reply = {
         .kind = PSP_HELLO_REPLY,
         .u.hello_reply = {.cluster = shard->options.cluster,

@@ -43,6 +43,7 @@ struct ps_guest {
     uint64_t answers_below; /* the guest has the answers to all sequences below */
     uint64_t heard_us;
     bool revived;         /* of a checkpoint: it may have heard answers that are lost */
+    bool sealed;          /* its requests come with seals */
     uint64_t n_lost;      /* such answers; 0: none is known of */
     uint64_t holder;      /* whose token it goes by (psp_grant_id) */
     uint64_t rights;      /* and what that allowed (psp_grant_rights_id) */
@@ -219,6 +220,11 @@ psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message, psp
         i = find_seat(shard, wanted);
         if (i == n_used || !is_holder(guests->all[i], buffer->grant))
             return refuse_session(shard, wanted, error);
+        if (guests->all[i]->sealed && !buffer->sealed)
+            return psc_error_set(error, PSC_CORRUPT,
+                                 "a %s of %zu bytes of session %016" PRIx64
+                                 " came without its checksum: send it again",
+                                 psp_kind_name(buffer->kind), buffer->size, wanted);
         guests->all[i]->heard_us = shard->now_us;
     }
     buffer->peer = shard->sessions.n + i;
@@ -240,6 +246,11 @@ psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer, const psp_grant_t
     shard->counters.guests++;
     ps_logger_session(shard, peer);
     return PSC_OK;
+}
+
+void ps_guests_expect_seals(ps_shard_t *shard, uint32_t peer)
+{
+    guest_of(shard, peer)->sealed = true;
 }
 
 psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session, uint64_t next,

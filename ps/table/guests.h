@@ -50,7 +50,7 @@ void ps_guests_clear(ps_shard_t *shard);
  * must have begun with the same token, or with one that had the same rights for the same tables, so
  * that a token can be replaced while its clients go on. Errors: PEER_GONE (there is no such
  * session: it has ended, or was another server's or token's), BUSY (no seat is free), PROTOCOL (a
- * Hello of a worker).
+ * Hello of a worker), CORRUPT (it has no seal).
  */
 PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_t *message,
                                            psp_buffer_t *buffer, psc_error_t *error);
@@ -58,6 +58,9 @@ PSC_MUST_CHECK psc_status_t ps_guests_seat(ps_shard_t *shard, const psp_message_
 /* The session of a seat has begun. grant: of its token; NULL: none. Errors: NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_guests_begin(ps_shard_t *shard, uint32_t peer,
                                             const psp_grant_t *grant, psc_error_t *error);
+/* From now on requests of it without a seal are refused, with CORRUPT: they were damaged where it
+ * was. */
+void ps_guests_expect_seals(ps_shard_t *shard, uint32_t peer);
 /* The session of a free seat, as a checkpoint has it: all requests with sequences below next were
  * served, and its client's parts up to part. Errors: NO_MEMORY; BUSY (no seat is free). */
 PSC_MUST_CHECK psc_status_t ps_guests_revive(ps_shard_t *shard, const ps_session_t *session,

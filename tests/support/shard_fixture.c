@@ -94,6 +94,7 @@ static void hand_in(shard_fixture_t *f, uint32_t worker, psp_buffer_t *buffer)
     if (worker >= f->n_workers) {
         buffer->peer = PSP_PEER_GUEST;
         buffer->call = (void *)f->next_call++;
+        buffer->sealed = f->sealed;
         buffer->grant = f->grant;
     }
     psc_error_t error = PSC_ERROR_INIT;

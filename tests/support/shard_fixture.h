@@ -25,6 +25,7 @@ typedef struct shard_fixture {
     uint32_t n_workers; /* of the shard; those from there on are guests */
     uintptr_t next_call;
     psc_error_t failure;      /* what handle or poll returned; PSC_OK: nothing so far */
+    bool sealed;              /* guests' messages came sealed from now on */
     const psp_grant_t *grant; /* of guests' messages from now on; NULL: no tokens */
     psp_buffer_t *taken;      /* buffer of the reply taken last */
 } shard_fixture_t;

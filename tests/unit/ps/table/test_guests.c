@@ -457,6 +457,29 @@ static void a_session_whose_place_another_takes_ends_and_tells_what_counts(void 
     fixture_close(&f, true);
 }
 
+/* In a session that began with a seal a request without one was damaged where that was. */
+static void who_began_with_a_seal_is_heard_with_seals_alone(void **state)
+{
+    (void)state;
+    shard_fixture_t f;
+    psp_message_t reply;
+    open_with(&f, 0);
+    f.sealed = true;
+    fixture_hello(&f, 1);
+    f.sealed = false;
+    push(&f, 1, 1, 1, 7, 1);
+    assert_true(fixture_take(&f, &reply, NULL));
+    assert_int_equal(reply.reply.error.code, PSC_CORRUPT);
+    assert_non_null(strstr(reply.reply.error.message, "without its checksum"));
+    assert_non_null(strstr(reply.reply.error.message, "a push of"));
+    assert_true(look(&f, 0, 7) == 0);
+    f.sealed = true;
+    push(&f, 1, 1, 1, 7, 1); /* the same, once more */
+    assert_int_equal(status_of_next(&f, f.next_call - 1), PSC_OK);
+    assert_true(look(&f, 1, 7) == 1);
+    fixture_close(&f, true);
+}
+
 static void the_end_answers_all_that_waits(void **state)
 {
     (void)state;
@@ -505,6 +528,7 @@ int main(void)
         cmocka_unit_test(too_many_requests_are_refused_and_none_is_lost),
         cmocka_unit_test(any_order_of_arrival_gives_the_same_rows),
         cmocka_unit_test(a_session_whose_place_another_takes_ends_and_tells_what_counts),
+        cmocka_unit_test(who_began_with_a_seal_is_heard_with_seals_alone),
         cmocka_unit_test(the_end_answers_all_that_waits),
         cmocka_unit_test(the_end_in_order_leaves_what_came_early_unanswered),
     };
