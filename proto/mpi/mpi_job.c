@@ -95,6 +95,8 @@ static psc_status_t make_cluster_id(MPI_Comm all, int rank, uint64_t *cluster_ou
     return psp_mpi_error(rc, "broadcast the cluster id", error);
 }
 
+#define CHECKS_BIT 0x100 /* beside a role: that rank wants messages to be checked */
+
 /* Splits the n ranks by role. */
 static psc_status_t learn_roles(psp_mpi_job_t *job, int n, int own_rank, psc_error_t *error)
 {
@@ -106,10 +108,13 @@ static psc_status_t learn_roles(psp_mpi_job_t *job, int n, int own_rank, psc_err
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for %d ranks", n);
     }
     int own_role = job->listens ? PSP_MPI_LISTENING_SERVER : (int)job->role;
+    own_role |= job->checks ? CHECKS_BIT : 0;
     int rc = MPI_Allgather(&own_role, 1, MPI_INT, roles, 1, MPI_INT, job->all);
     for (int rank = 0; rc == MPI_SUCCESS && rank < n; rank++) {
-        int role = roles[rank] == PSP_MPI_WORKER ? PSP_MPI_WORKER : PSP_MPI_SERVER;
-        job->n_listening += roles[rank] == PSP_MPI_LISTENING_SERVER;
+        const int told = roles[rank] & ~CHECKS_BIT;
+        const int role = told == PSP_MPI_WORKER ? PSP_MPI_WORKER : PSP_MPI_SERVER;
+        job->checks = job->checks || told != roles[rank];
+        job->n_listening += told == PSP_MPI_LISTENING_SERVER;
         if (rank == own_rank)
             job->rank = job->n_of[role];
         job->ranks_of[role][job->n_of[role]++] = rank;
@@ -181,8 +186,8 @@ static psc_status_t make_communicators(psp_mpi_job_t *job, MPI_Comm from, psc_er
     return psp_mpi_error(rc, "split the job by role", error);
 }
 
-psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_job_t **job_out,
-                                psc_error_t *error)
+static psc_status_t create(const void *comm, psp_mpi_role_t role, bool checks,
+                           psp_mpi_job_t **job_out, psc_error_t *error)
 {
     psp_mpi_job_t *job = psc_alloc_zeroed(1, sizeof *job);
     if (job == NULL)
@@ -190,6 +195,7 @@ psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_j
     job->all = job->own = job->messages = MPI_COMM_NULL;
     job->listens = role == PSP_MPI_LISTENING_SERVER;
     job->role = job->listens ? PSP_MPI_SERVER : role;
+    job->checks = checks;
     int rank = 0;
     int size = 0;
     psc_status_t st = meet(*(const MPI_Comm *)comm, error);
@@ -215,6 +221,18 @@ psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_j
     }
     *job_out = job;
     return PSC_OK;
+}
+
+psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role, psp_mpi_job_t **job_out,
+                                psc_error_t *error)
+{
+    return create(comm, role, false, job_out, error);
+}
+
+psc_status_t psp_mpi_job_create_checked(const void *comm, psp_mpi_role_t role,
+                                        psp_mpi_job_t **job_out, psc_error_t *error)
+{
+    return create(comm, role, true, job_out, error);
 }
 
 void psp_mpi_job_destroy(psp_mpi_job_t *job)
@@ -328,6 +346,11 @@ uint32_t psp_mpi_job_n_servers(const psp_mpi_job_t *job)
 uint32_t psp_mpi_job_n_workers(const psp_mpi_job_t *job)
 {
     return job->n_of[PSP_MPI_WORKER];
+}
+
+bool psp_mpi_job_checks(const psp_mpi_job_t *job)
+{
+    return job->checks;
 }
 
 uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job)

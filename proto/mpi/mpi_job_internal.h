@@ -14,6 +14,7 @@ struct psp_mpi_job {
     MPI_Comm messages;    /* another copy, for the transport alone */
     psp_mpi_role_t role;  /* SERVER or WORKER */
     bool listens;         /* a server that does without workers */
+    bool checks;          /* messages are checked; at first: this rank wants that */
     uint32_t n_listening; /* servers that do */
     uint32_t rank;        /* among one's role */
     uint32_t n_of[2];     /* ranks of each role */

@@ -29,10 +29,12 @@
  */
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "proto/checked_transport.h"
 #include "proto/delay_transport.h"
 #include "proto/message.h"
 #include "proto/mpi/mpi_job_internal.h"
 #include "proto/mpi/mpi_lending.h"
+#include "proto/seal.h"
 
 #include <limits.h>
 #include <pthread.h>
@@ -607,8 +609,8 @@ psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
     };
     t->comm = job->messages;
     t->rank_of_peer = job->ranks_of[peers];
-    t->max_message_bytes =
-        max_message_bytes < INT_MAX - PSP_DELAY_ROOM ? max_message_bytes + PSP_DELAY_ROOM : INT_MAX;
+    const size_t more = PSP_DELAY_ROOM + PSP_SEAL_BYTES;
+    t->max_message_bytes = max_message_bytes < INT_MAX - more ? max_message_bytes + more : INT_MAX;
     t->may_spin = cores_suffice(job->n_on_host);
     t->active = true;
     pthread_condattr_t attributes;
@@ -625,8 +627,12 @@ psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
     psc_status_t st = offer_memory(t, job, error);
     if (st == PSC_OK)
         st = psp_delay_wrap(&transport, error);
+    if (st == PSC_OK && job->checks) {
+        psp_pool_seal(pool);
+        st = psp_checked_create(transport, NULL, NULL, &transport, error);
+    }
     if (st != PSC_OK) {
-        mpi_destroy(&t->base);
+        psp_transport_destroy(transport);
         return st;
     }
     *transport_out = transport;

@@ -24,6 +24,10 @@ typedef struct psp_mpi_job psp_mpi_job_t;
  */
 PSC_MUST_CHECK psc_status_t psp_mpi_job_create(const void *comm, psp_mpi_role_t role,
                                                psp_mpi_job_t **job_out, psc_error_t *error);
+/* The same, of a rank that wants messages between servers and workers to be checked
+ * (checked_transport.h): where one does, those of all ranks are. */
+PSC_MUST_CHECK psc_status_t psp_mpi_job_create_checked(const void *comm, psp_mpi_role_t role,
+                                                       psp_mpi_job_t **job_out, psc_error_t *error);
 /* Collective over the same ranks, unless the job is aborting. NULL is a no-op. */
 void psp_mpi_job_destroy(psp_mpi_job_t *job);
 
@@ -32,6 +36,7 @@ uint32_t psp_mpi_job_size(const psp_mpi_job_t *job); /* of one's role */
 uint32_t psp_mpi_job_n_servers(const psp_mpi_job_t *job);
 uint32_t psp_mpi_job_n_workers(const psp_mpi_job_t *job);
 uint64_t psp_mpi_job_cluster(const psp_mpi_job_t *job); /* random id, the same on all ranks */
+bool psp_mpi_job_checks(const psp_mpi_job_t *job);      /* messages are checked */
 
 /* The process of a worker, as it was at the start. Borrowed from job. */
 const psc_process_id_t *psp_mpi_job_worker_process(const psp_mpi_job_t *job, uint32_t worker);
