@@ -63,6 +63,7 @@ psc_status_t ps_listening_open(const ps_server_arguments_t *arguments, uint32_t 
     psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
     options.listen = text;
     options.wake_also = wake_also;
+    options.checksums = arguments->checksums;
     options.tls = (psp_door_tls_t){.cert = arguments->tls_cert,
                                    .key = arguments->tls_key,
                                    .client_ca = arguments->tls_client_ca};

@@ -498,7 +498,10 @@ static psc_status_t run(psc_status_t st, program_t *program, psc_error_t *error)
     psc_error_t job_error = PSC_ERROR_INIT;
     const psp_mpi_role_t role =
         program->arguments.listen != NULL ? PSP_MPI_LISTENING_SERVER : PSP_MPI_SERVER;
-    const psc_status_t created = psp_mpi_job_create(&world, role, &program->job, &job_error);
+    const psc_status_t created =
+        program->arguments.checksums
+            ? psp_mpi_job_create_checked(&world, role, &program->job, &job_error)
+            : psp_mpi_job_create(&world, role, &program->job, &job_error);
     psc_ticker_stop(program->ticker);
     if (created != PSC_OK) {
         /* Every rank knows the same: the first one says it. */

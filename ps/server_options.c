@@ -134,6 +134,13 @@ static const psc_option_t options[] = {
      .help = "Lets --listen be an address that other machines reach without --tls-client-ca, and "
              "without --tokens over TLS. Whoever reaches it can then read and change all tables "
              "and, without TLS, what others send, their tokens included."},
+    {.name = "checksums",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(ps_server_arguments_t, checksums),
+     .environment = "EMBPS_CHECKSUMS",
+     .help = "Messages between this server and its clients, workers and guests, carry a checksum "
+             "(XXH3, 64 bits), and what came damaged is sent again. Of a job all ranks then do so. "
+             "Guests that know nothing of it (other languages) are served as ever, unchecked."},
     {.name = "port-file",
      .argument = "FILE",
      .type = PSC_OPTION_TEXT,

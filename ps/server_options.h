@@ -20,6 +20,7 @@ typedef struct ps_server_arguments {
     double start_timeout_s;                         /* --start-timeout */
     const char *listen;                             /* --listen; NULL: no guests */
     bool plain_text;                                /* --plain-text */
+    bool checksums;                                 /* --checksums */
     const char *tls_cert, *tls_key, *tls_client_ca; /* --tls-...; NULL: none */
     const char *tokens;                             /* --tokens; NULL: none are asked for */
     const char *port_file;                          /* --port-file; NULL: none */

@@ -50,6 +50,14 @@ done
 within "$(field pull=bf16,push=int8-1 bytes_in)" "$(field bf16-1 bytes_in)" 0.999 1.001
 within "$(field pull=bf16,push=int8-1 bytes_out)" "$(field int8-1 bytes_out)" 0.999 1.001
 
+# With checksums nothing else is another, and each message is 24 bytes longer.
+EMBPS_CHECKSUMS=1 mpi checked 1 f32
+cmp f32 checked
+for way in in out; do
+    within "$(field checked bytes_$way)" "$(field f32 bytes_$way)" 1.00005 1.01
+done
+echo "ok: checksums, $(field checked bytes_in) bytes in beside $(field f32 bytes_in)"
+
 # Rows of several workers are decoded before they are summed, wherever they are.
 for servers in 1 3; do
     mpi "sums-$servers" $servers pull=f16,push=int8 2 --staleness 0

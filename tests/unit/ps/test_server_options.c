@@ -32,7 +32,8 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_LEASE") + unsetenv("EMBPS_TLS_CERT") + unsetenv("EMBPS_TLS_KEY") +
            unsetenv("EMBPS_TLS_CLIENT_CA") + unsetenv("EMBPS_CHECKPOINTS") +
            unsetenv("EMBPS_DURABILITY") + unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME") +
-           unsetenv("EMBPS_CHECKPOINT_EVERY") + unsetenv("EMBPS_WEIGHTS");
+           unsetenv("EMBPS_CHECKPOINT_EVERY") + unsetenv("EMBPS_WEIGHTS") +
+           unsetenv("EMBPS_CHECKSUMS");
 }
 
 static void takes_its_options_and_defaults(void **unused)
@@ -47,6 +48,9 @@ static void takes_its_options_and_defaults(void **unused)
     assert_int_equal(arguments.direct, PS_DIRECT_AUTO);
     assert_int_equal(arguments.loss_rule, PS_LOSS_AUTO);
     assert_true(arguments.worker_timeout_s == 10);
+    assert_false(arguments.checksums);
+    assert_int_equal(parse("--data d --checksums", &arguments, &level, NULL), PSC_OK);
+    assert_true(arguments.checksums);
     assert_int_equal(parse("--memory 8M --data=x --log-level debug", &arguments, &level, NULL),
                      PSC_OK);
     assert_int_equal(arguments.memory_bytes, 8 * MIB);
