@@ -12,6 +12,7 @@
 #include "proto/grpc/grpc_client.h"
 #include "proto/message.h"
 #include "proto/outbox.h"
+#include "proto/seal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,7 +35,7 @@ typedef struct call {
     door_t *door;          /* that has it; NULL: none */
     psp_buffer_t *request; /* of the net's pool */
     psp_buffer_t *reply;   /* on its way */
-    bool ended;
+    bool ended, sealed;
 } call_t;
 
 /* A sign of life, sent again and again. */
@@ -57,6 +58,7 @@ struct client {
     sim_process_t *process;
     uint32_t ranks[SIM_SERVERS_MAX];
     psp_outbox_t *outboxes[SIM_SERVERS_MAX];
+    bool seals[SIM_SERVERS_MAX];
     char trouble[SIM_SERVERS_MAX][64];
     psc_queue_node_t *replies, *last_reply;
     sleeper_t sleeper;
@@ -162,6 +164,25 @@ static psp_buffer_t *take(psc_queue_node_t **first)
     return buffer;
 }
 
+/* On its way, sometimes. Of a Hello and its answer the mark of the seal stays: without it they are
+ * those of a client that knows no seals. */
+static void damage(psp_buffer_t *buffer)
+{
+    const bool hello = buffer->kind == PSP_HELLO || buffer->kind == PSP_HELLO_REPLY;
+    const size_t from = hello ? PSP_SEAL_BYTES : 0;
+    if (!sim_one_in(sim_weather.damaged_one_in) || buffer->size <= from)
+        return;
+    const size_t at = from + sim_below(buffer->size - from), left = buffer->size - at;
+    sim_log("a %s of %zu bytes is damaged", psp_kind_name(buffer->kind), buffer->size);
+    if (sim_one_in(3))
+        buffer->data[at] ^= (uint8_t)(1u << sim_below(8));
+    else if (sim_one_in(4))
+        buffer->size = at;
+    else
+        for (size_t n = 1 + sim_below(left < 64 ? left : 64), i = 0; i < n; i++)
+            buffer->data[at + i] = (uint8_t)(buffer->data[at + i] + 1 + sim_below(255));
+}
+
 static psc_status_t was_killed(psc_error_t *error)
 {
     return psc_error_set(error, PSC_IO, "this process was killed");
@@ -197,8 +218,16 @@ static void answer_call(void *context)
     if (!call->ended && call->post != NULL) {
         client_t *client = call->client;
         psp_buffer_t *buffer = copy(client->base.pool, reply);
-        net.hear(call->rank, call->request, reply);
         buffer->kind = psp_reply_kind(call->request->kind);
+        damage(buffer);
+        const psp_seal_t seal = psp_seal_look(buffer->kind, buffer->data, buffer->size);
+        if (!psp_seal_take_reply(call->request->kind, seal, &client->seals[call->peer])) {
+            psp_buffer_put(buffer);
+            psp_buffer_put(reply);
+            fail_call(call);
+            return;
+        }
+        net.hear(call->rank, call->request, reply);
         buffer->peer = call->peer;
         append(&client->replies, &client->last_reply, buffer);
         client->trouble[call->peer][0] = '\0';
@@ -219,6 +248,13 @@ static void request_arrives(void *context)
         return;
     }
     psp_buffer_t *buffer = copy(door->base.pool, call->request);
+    damage(buffer);
+    if (!psp_seal_take_request(buffer, true)) {
+        psp_buffer_put(buffer);
+        sim_at(sim_now() + latency_us(), fail_call, call);
+        return;
+    }
+    call->sealed = buffer->sealed;
     buffer->peer = PSP_PEER_GUEST;
     buffer->call = call;
     call->door = door;
@@ -275,6 +311,8 @@ static psc_status_t client_send(psp_transport_t *transport, uint32_t peer, psp_b
                                 psc_error_t *error)
 {
     client_t *client = client_of(transport);
+    if (client->seals[peer] || buffer->kind == PSP_HELLO)
+        psp_seal_put(buffer, 0, 0);
     psc_status_t st = psp_outbox_add(client->outboxes[peer], buffer, error);
     if (st == PSC_OK)
         start_all(client, peer);
@@ -373,6 +411,7 @@ psc_status_t sim_client_create(const psp_grpc_client_options_t *options,
     client->base =
         (psp_transport_t){.ops = &client_ops, .n_peers = options->n_servers, .pool = options->pool};
     client->process = sim_current();
+    psp_pool_seal(options->pool);
     for (uint32_t peer = 0; peer < options->n_servers; peer++) {
         const char *port = strrchr(options->addresses[peer], ':');
         SIM_CHECK(port != NULL);
@@ -415,6 +454,8 @@ psc_status_t sim_client_keep(psp_transport_t *transport, psp_buffer_t *buffer, u
     (void)error;
     sign_t *sign = psc_alloc_zeroed(1, sizeof *sign);
     SIM_CHECK(sign != NULL);
+    if (client_of(transport)->seals[buffer->peer])
+        psp_seal_put(buffer, 0, 0);
     *sign = (sign_t){.next = net.signs,
                      .client = client_of(transport),
                      .peer = buffer->peer,
@@ -442,6 +483,8 @@ static psc_status_t door_send(psp_transport_t *transport, uint32_t peer, psp_buf
     call_t *call = buffer->call;
     SIM_CHECK(call != NULL && call->door == door);
     if (!door->process->dead) {
+        if (call->sealed)
+            psp_seal_put(buffer, 0, 0);
         net.answer(transport->rank, call->request, buffer);
         call->door = NULL;
         if (sim_one_in(sim_weather.lost_one_in)) {
@@ -536,6 +579,7 @@ psp_transport_t *sim_door_create(uint32_t rank, sim_process_t *process, psp_pool
     SIM_CHECK(door != NULL);
     door->base = (psp_transport_t){.ops = &door_ops, .rank = rank, .pool = pool};
     door->process = process;
+    psp_pool_seal(pool);
     net.doors[rank] = door;
     return &door->base;
 }

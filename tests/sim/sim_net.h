@@ -3,7 +3,8 @@
  *
  * A client's transport is what psp_grpc_client_create makes (wrapped when embps-sim is linked),
  * with the product's own outbox: a call may be lost, may fail while the server serves it, may come
- * late and beside the one that was made in its place, and calls overtake each other. Words between
+ * late and beside the one that was made in its place, may be damaged on its way, either way, and
+ * calls overtake each other. Words between
  * servers come in order, or not at all once one of the two has ended.
  */
 #ifndef TESTS_SIM_SIM_NET_H
@@ -22,6 +23,8 @@ typedef struct sim_weather {
     uint64_t late_one_in;  /* requests take up to late_us longer, and their calls fail meanwhile */
     uint64_t reset_one_in; /* calls fail at any time; what they asked is served all the same */
     uint64_t late_us;
+    uint64_t damaged_one_in; /* requests and answers come with other bytes; clients and servers seal
+                              * theirs */
 } sim_weather_t;
 extern sim_weather_t sim_weather;
 

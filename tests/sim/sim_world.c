@@ -434,6 +434,8 @@ void sim_run(uint64_t seed, bool verbose, sim_result_t *result_out)
     draw_clients();
     draw_weather();
     draw_mischief();
+    if (seed % 3 == 0) /* so that others go as they went before there was that */
+        world.weather.damaged_one_in = 10 + seed % 200;
     sim_weather = world.weather;
     sim_disk_begin(killed_at_file);
     sim_net_begin(sim_model_answer, sim_model_hear);
