@@ -25,7 +25,7 @@ typedef struct door_options {
     uint64_t rows, dim, repeats;
     double seconds;
     const char *dir;
-    bool json;
+    bool checksums, json;
 } door_options_t;
 
 static const psc_option_t options_table[] = {
@@ -67,6 +67,11 @@ static const psc_option_t options_table[] = {
      .offset = offsetof(door_options_t, dir),
      .default_value = ".",
      .help = "Where a folder for the server's data is made, and removed."},
+    {.name = "checksums",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(door_options_t, checksums),
+     .help = "Instead of bare calls the same without checksums is beside pulls and pushes with "
+             "them (embps-server --checksums)."},
     {.name = "json",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(door_options_t, json),
@@ -85,18 +90,27 @@ static const psc_command_t command = {
     .examples = "embps-bench door --rows 1024",
 };
 
-typedef struct door_bench {
-    const door_options_t *options;
-    bench_door_child_t bare_server, server;
+typedef struct door_bench door_bench_t;
+
+/* A server of ours, and who asks it. */
+typedef struct served {
+    const door_bench_t *bench;
     bench_folder_t folder;
-    bench_bare_t *bare;
+    bench_door_child_t server;
     embps_client_t *client;
     embps_table_t *table;
+} served_t;
+
+struct door_bench {
+    const door_options_t *options;
+    served_t ours, checked; /* checked: with checksums */
+    bench_door_child_t bare_server;
+    bench_bare_t *bare;
     uint64_t *ids;
     float *rows;
     size_t n_values, ids_bytes, rows_bytes;
     uint8_t *request; /* of the bare side: as many bytes as ids and rows together */
-} door_bench_t;
+};
 
 static psc_status_t import(int code, const embps_error_t *from, psc_error_t *error)
 {
@@ -105,20 +119,22 @@ static psc_status_t import(int code, const embps_error_t *from, psc_error_t *err
 
 static psc_status_t pull(void *context, size_t number, psc_error_t *error)
 {
-    door_bench_t *b = context;
+    const served_t *served = context;
+    const door_bench_t *b = served->bench;
     embps_error_t what;
     (void)number;
-    return import(embps_pull(b->table, b->ids, (size_t)b->options->rows, b->rows, &what), &what,
-                  error);
+    return import(embps_pull(served->table, b->ids, (size_t)b->options->rows, b->rows, &what),
+                  &what, error);
 }
 
 static psc_status_t push(void *context, size_t number, psc_error_t *error)
 {
-    door_bench_t *b = context;
+    const served_t *served = context;
+    const door_bench_t *b = served->bench;
     embps_error_t what;
     (void)number;
     return import(
-        embps_push(b->table, EMBPS_DELTA, b->ids, (size_t)b->options->rows, b->rows, 0, &what),
+        embps_push(served->table, EMBPS_DELTA, b->ids, (size_t)b->options->rows, b->rows, 0, &what),
         &what, error);
 }
 
@@ -138,13 +154,10 @@ static psc_status_t bare_push(void *context, size_t number, psc_error_t *error)
                            error);
 }
 
-static psc_status_t compare(door_bench_t *b, const char *name, bench_batch_fn ours,
-                            bench_batch_fn other, double wanted, psc_error_t *error)
+static psc_status_t compare(const door_bench_t *b, const char *name, bench_side_t sides[2],
+                            const char *against, double wanted, psc_error_t *error)
 {
     const door_options_t *o = b->options;
-    bench_side_t sides[2] = {
-        {.batch = ours, .context = b, .n_batches = 1, .rows = (size_t)o->rows},
-        {.batch = other, .context = b, .n_batches = 1, .rows = (size_t)o->rows}};
     bench_rounds_t rounds = {.n = (size_t)o->repeats};
     double rate;
     psc_status_t st = PSC_OK;
@@ -159,7 +172,7 @@ static psc_status_t compare(door_bench_t *b, const char *name, bench_batch_fn ou
         return st;
     bench_result_t result = {.bench = name,
                              .dist = "uniform",
-                             .against = "bare call",
+                             .against = against,
                              .dim = (size_t)o->dim,
                              .batch = (size_t)o->rows,
                              .in_flight = 1,
@@ -172,20 +185,52 @@ static psc_status_t compare(door_bench_t *b, const char *name, bench_batch_fn ou
     return PSC_OK;
 }
 
-/* Both servers before anything of gRPC exists in this process. */
+static psc_status_t start_server(door_bench_t *b, served_t *served, bool checksums,
+                                 psc_error_t *error)
+{
+    served->bench = b;
+    psc_status_t st = bench_folder_make(b->options->dir, &served->folder, error);
+    return st == PSC_OK
+               ? bench_door_start(served->folder.path, 0, checksums, &served->server, error)
+               : st;
+}
+
+static psc_status_t come(served_t *served, psc_error_t *error)
+{
+    embps_error_t what;
+    embps_table_options_t of_table = EMBPS_TABLE_OPTIONS_DEFAULT;
+    psc_status_t st =
+        import(embps_connect(served->server.address, NULL, &served->client, &what), &what, error);
+    of_table.dim = (uint32_t)served->bench->options->dim;
+    if (st == PSC_OK)
+        st = import(embps_table_open(served->client, "rows", &of_table, &served->table, &what),
+                    &what, error);
+    return st == PSC_OK ? push(served, 0, error) : st;
+}
+
+static psc_status_t leave(served_t *served, psc_status_t st, psc_error_t *error)
+{
+    embps_error_t what;
+    if (st == PSC_OK)
+        st = import(embps_close(served->client, &what), &what, error);
+    else
+        embps_abandon(served->client, (int)st);
+    bench_door_stop(&served->server);
+    bench_folder_remove(&served->folder);
+    return st;
+}
+
+/* All servers before anything of gRPC exists in this process. */
 static psc_status_t start(door_bench_t *b, psc_error_t *error)
 {
     const door_options_t *o = b->options;
-    embps_error_t what;
-    embps_table_options_t of_table = EMBPS_TABLE_OPTIONS_DEFAULT;
     b->ids_bytes = (size_t)o->rows * sizeof *b->ids;
     b->n_values = (size_t)(o->rows * o->dim);
     b->rows_bytes = b->n_values * sizeof *b->rows;
-    psc_status_t st = bench_folder_make(o->dir, &b->folder, error);
+    psc_status_t st = start_server(b, &b->ours, false, error);
     if (st == PSC_OK)
-        st = bench_door_start(NULL, b->rows_bytes, &b->bare_server, error);
-    if (st == PSC_OK)
-        st = bench_door_start(b->folder.path, 0, &b->server, error);
+        st = o->checksums ? start_server(b, &b->checked, true, error)
+                          : bench_door_start(NULL, b->rows_bytes, false, &b->bare_server, error);
     if (st != PSC_OK)
         return st;
     b->ids = psc_alloc_array((size_t)o->rows, sizeof *b->ids);
@@ -195,13 +240,30 @@ static psc_status_t start(door_bench_t *b, psc_error_t *error)
         return psc_error_set(error, PSC_NO_MEMORY, "no memory for %zu values", b->n_values);
     for (uint64_t i = 0; i < o->rows; i++)
         b->ids[i] = i * SPREAD_IDS;
-    st = bench_bare_create(b->bare_server.address, &b->bare, error);
+    st = come(&b->ours, error);
     if (st == PSC_OK)
-        st = import(embps_connect(b->server.address, NULL, &b->client, &what), &what, error);
-    of_table.dim = (uint32_t)o->dim;
+        st = o->checksums ? come(&b->checked, error)
+                          : bench_bare_create(b->bare_server.address, &b->bare, error);
+    return st;
+}
+
+static psc_status_t compare_all(door_bench_t *b, psc_error_t *error)
+{
+    const size_t rows = (size_t)b->options->rows;
+    const bool checksums = b->options->checksums;
+    void *one = checksums ? &b->checked : &b->ours, *other = checksums ? (void *)&b->ours : b;
+    const char *against = checksums ? "without" : "bare call";
+    bench_side_t pulls[2] = {
+        {.batch = pull, .context = one, .n_batches = 1, .rows = rows},
+        {.batch = checksums ? pull : bare_pull, .context = other, .n_batches = 1, .rows = rows}};
+    bench_side_t pushes[2] = {
+        {.batch = push, .context = one, .n_batches = 1, .rows = rows},
+        {.batch = checksums ? push : bare_push, .context = other, .n_batches = 1, .rows = rows}};
+    psc_status_t st = compare(b, checksums ? "door.pull.checked" : "door.pull", pulls, against,
+                              checksums ? NAN : WANTED, error);
     if (st == PSC_OK)
-        st = import(embps_table_open(b->client, "rows", &of_table, &b->table, &what), &what, error);
-    return st == PSC_OK ? push(b, 0, error) : st;
+        st = compare(b, checksums ? "door.push.checked" : "door.push", pushes, against, NAN, error);
+    return st;
 }
 
 psc_status_t bench_door(int argc, char *const argv[], psc_error_t *error)
@@ -216,19 +278,12 @@ psc_status_t bench_door(int argc, char *const argv[], psc_error_t *error)
     if (st == PSC_OK && !options.json)
         bench_result_print_wire_heading();
     if (st == PSC_OK)
-        st = compare(&b, "door.pull", pull, bare_pull, WANTED, error);
-    if (st == PSC_OK)
-        st = compare(&b, "door.push", push, bare_push, NAN, error);
-    if (st == PSC_OK) {
-        embps_error_t what;
-        st = import(embps_close(b.client, &what), &what, error);
-    } else {
-        embps_abandon(b.client, (int)st);
-    }
+        st = compare_all(&b, error);
+    st = leave(&b.ours, st, error);
+    if (options.checksums)
+        st = leave(&b.checked, st, error);
     bench_bare_destroy(b.bare);
-    bench_door_stop(&b.server);
     bench_door_stop(&b.bare_server);
-    bench_folder_remove(&b.folder);
     psc_free(b.ids);
     psc_free(b.rows);
     psc_free(b.request);

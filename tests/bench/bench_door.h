@@ -4,6 +4,7 @@
 
 #include "common/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -19,10 +20,11 @@ typedef struct bench_door_child {
 
 /*
  * Starts a server; data: the folder for its tables, NULL: a bare one on gRPC's core alone, which
- * reads nothing of a request and answers pulls with reply_bytes and pushes with few. To be called
- * before anything of gRPC is used in this process. Errors: IO.
+ * reads nothing of a request and answers pulls with reply_bytes and pushes with few. checksums: as
+ * embps-server --checksums. To be called before anything of gRPC is used in this process. Errors:
+ * IO.
  */
-PSC_MUST_CHECK psc_status_t bench_door_start(const char *data, size_t reply_bytes,
+PSC_MUST_CHECK psc_status_t bench_door_start(const char *data, size_t reply_bytes, bool checksums,
                                              bench_door_child_t *child_out, psc_error_t *error);
 void bench_door_stop(bench_door_child_t *child);
 

@@ -100,13 +100,14 @@ static void serve_bare(size_t reply_bytes, int port_to)
     }
 }
 
-static psc_status_t serve(const char *data, int port_to, psc_error_t *error)
+static psc_status_t serve(const char *data, bool checksums, int port_to, psc_error_t *error)
 {
     psp_pool_t *pool;
     psp_transport_t *door = NULL;
     ps_server_t *server = NULL;
     psp_door_options_t options = PSP_DOOR_OPTIONS_DEFAULT;
     options.listen = "127.0.0.1:0";
+    options.checksums = checksums;
     psc_status_t st = psp_pool_create((size_t)64 << 20, &pool, error);
     if (st == PSC_OK)
         st = psp_door_open(&options, pool, &door, error);
@@ -127,8 +128,8 @@ static psc_status_t serve(const char *data, int port_to, psc_error_t *error)
     return ps_server_run(server, door, error);
 }
 
-psc_status_t bench_door_start(const char *data, size_t reply_bytes, bench_door_child_t *child_out,
-                              psc_error_t *error)
+psc_status_t bench_door_start(const char *data, size_t reply_bytes, bool checksums,
+                              bench_door_child_t *child_out, psc_error_t *error)
 {
     int ends[2];
     if (pipe(ends) != 0)
@@ -140,7 +141,7 @@ psc_status_t bench_door_start(const char *data, size_t reply_bytes, bench_door_c
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (data == NULL)
             serve_bare(reply_bytes, ends[1]);
-        else if (serve(data, ends[1], &what) != PSC_OK)
+        else if (serve(data, checksums, ends[1], &what) != PSC_OK)
             psc_log(PSC_LOG_ERROR, "%s", what.message);
         _exit(1);
     }

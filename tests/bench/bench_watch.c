@@ -278,7 +278,7 @@ static psc_status_t start(watch_bench_t *b, psc_error_t *error)
     embps_error_t what;
     psc_status_t st = bench_folder_make(o->dir, &b->folder, error);
     if (st == PSC_OK)
-        st = bench_door_start(b->folder.path, 0, &b->server, error);
+        st = bench_door_start(b->folder.path, 0, false, &b->server, error);
     if (st != PSC_OK)
         return st;
     b->ids = psc_alloc_array((size_t)o->rows, sizeof *b->ids);

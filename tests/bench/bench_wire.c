@@ -25,7 +25,7 @@ typedef struct wire_options {
     uint64_t rows, repeats, seed;
     double seconds;
     const char *dist, *dir;
-    bool without_redis, alone, json;
+    bool without_redis, alone, checksums, json;
 } wire_options_t;
 
 static const char *const dist_names[] = {"uniform", "zipf", NULL};
@@ -107,6 +107,10 @@ static const psc_option_t options_table[] = {
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(wire_options_t, alone),
      .help = "Compare with nothing, for a profiler."},
+    {.name = "checksums",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(wire_options_t, checksums),
+     .help = "Our messages carry checksums (embps-server --checksums)."},
     {.name = "json",
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(wire_options_t, json),
@@ -174,6 +178,7 @@ static psc_status_t set_up(const wire_options_t *options, bench_wire_setup_t *se
                              .direct = bench_choices_wants(&options->benches, "wire.direct.pull"),
                              .redis = !options->without_redis && !options->alone,
                              .alone = options->alone,
+                             .checksums = options->checksums,
                              .json = options->json,
                              .zipf = strcmp(options->dist, "zipf") == 0};
     psc_status_t st = bench_choices_numbers("dim", &options->dims, PSP_DIM_MAX, dims, 2,

@@ -17,6 +17,7 @@ typedef struct bench_wire_setup {
     bool direct;     /* pulls straight from the server's memory */
     bool redis;      /* beside redis too, if it is there */
     bool alone;      /* beside nothing */
+    bool checksums;  /* messages are checked; not those of the other side */
     bool json;
     size_t dims[BENCH_MAX_CHOICES], batches[BENCH_MAX_CHOICES], in_flight[BENCH_MAX_CHOICES];
     size_t n_dims, n_batches, n_in_flight;

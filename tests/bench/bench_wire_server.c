@@ -160,7 +160,9 @@ static psc_status_t serve_dim(const bench_wire_setup_t *setup, size_t dim, bool 
     MPI_Comm world = MPI_COMM_WORLD;
     home_t home = {0};
     bool reporter;
-    psc_status_t st = psp_mpi_job_create(&world, PSP_MPI_SERVER, &home.job, error);
+    psc_status_t st = setup->checksums
+                          ? psp_mpi_job_create_checked(&world, PSP_MPI_SERVER, &home.job, error)
+                          : psp_mpi_job_create(&world, PSP_MPI_SERVER, &home.job, error);
     if (st != PSC_OK)
         return st;
     psc_error_t own = PSC_ERROR_INIT;
