@@ -258,8 +258,14 @@ typedef struct psp_push_reply {
     const uint8_t *rows;     /* n rows of that format, unaligned */
 } psp_push_reply_t;
 
+/* Pushes, as messages, and the rows in them. */
+typedef struct psp_tally {
+    uint64_t pushes, rows;
+} psp_tally_t;
+
 typedef struct psp_clock {
     uint64_t progress;
+    psp_tally_t pushed; /* by this worker, to this server, before */
 } psp_clock_t;
 
 typedef struct psp_clock_reply {

@@ -464,6 +464,8 @@ static psc_status_t pack_clock(psp_pool_t *pool, const psp_message_t *message,
     Embps__V1__ClockRequest to = EMBPS__V1__CLOCK_REQUEST__INIT;
     to.header = &head;
     to.progress = message->u.clock.progress;
+    to.pushes = message->u.clock.pushed.pushes;
+    to.rows = message->u.clock.pushed.rows;
     return pack_small(pool, PSP_CLOCK, &to.base, buffer_out, error);
 }
 

@@ -443,6 +443,12 @@ static psc_status_t read_push_reply(const psp_unpacker_t *u, const Embps__V1__Pu
     return PSC_OK;
 }
 
+static psp_clock_t read_clock(const Embps__V1__ClockRequest *from)
+{
+    return (psp_clock_t){.progress = from->progress,
+                         .pushed = {.pushes = from->pushes, .rows = from->rows}};
+}
+
 static psc_status_t read_stats_reply(const psp_unpacker_t *u, const Embps__V1__StatsReply *from,
                                      psp_stats_reply_t *to)
 {
@@ -537,7 +543,7 @@ static psc_status_t read_body(const psp_unpacker_t *u, const void *from, psp_mes
     case PSP_PUSH:
         return read_push(u, from, &to->u.push);
     case PSP_CLOCK:
-        to->u.clock.progress = ((const Embps__V1__ClockRequest *)from)->progress;
+        to->u.clock = read_clock((const Embps__V1__ClockRequest *)from);
         return PSC_OK;
     case PSP_CLOCK_REPLY:
         to->u.clock_reply.min_clock = ((const Embps__V1__ClockReply *)from)->min_clock;

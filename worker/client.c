@@ -116,8 +116,10 @@ psc_status_t psw_client_ask(embps_client_t *client, psp_message_t *message, uint
         st = psw_core_part(core, request, s, &part, &what);
         if (st != PSC_OK)
             break;
-        if (message->kind == PSP_CLOCK)
+        if (message->kind == PSP_CLOCK) {
             psw_core_tell_parts(core, &part);
+            message->u.clock.pushed = psw_core_tally(core, s);
+        }
         message->request = part.header;
         st = psp_message_pack(psw_core_pool(core), message, &buffer, &what);
         if (st == PSC_OK)

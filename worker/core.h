@@ -74,6 +74,11 @@ void psw_core_promise(psw_core_t *core, uint32_t server, uint64_t n_messages);
 void psw_core_number_part(psw_core_t *core, psw_part_t *part);
 /* A part tells what all servers get, this call's parts included. Borrowed until it is packed. */
 void psw_core_tell_parts(const psw_core_t *core, psw_part_t *part);
+/* A push of n_rows was enqueued for a server, or taken back before it was sent; and all that were.
+ */
+void psw_core_tally_push(psw_core_t *core, uint32_t server, size_t n_rows);
+void psw_core_untally_push(psw_core_t *core, uint32_t server, size_t n_rows);
+psp_tally_t psw_core_tally(const psw_core_t *core, uint32_t server);
 
 /*
  * Ends the part begun last: buffer is sent to its server behind all that was enqueued before.

@@ -1,6 +1,7 @@
 /*
  * Numbers of the pushes that a client sends to each server, and what it promises of them: so that
  * servers that make a checkpoint together can tell which messages are one call (ps/table/calls.h).
+ * And how many there were, with numbers or without, for their account (ps/table/account.h).
  *
  * A call first promises how many messages it has for each server, and then numbers them in that
  * order. A call that fails on the way leaves a gap, which no server minds. All of it begins anew
@@ -39,4 +40,23 @@ void psw_core_tell_parts(const psw_core_t *core, psw_part_t *part)
         return;
     part->header.parts = core->promised;
     part->header.n_parts = n;
+}
+
+void psw_core_tally_push(psw_core_t *core, uint32_t server, size_t n_rows)
+{
+    psp_tally_t *made = &core->servers[server].made;
+    made->pushes++;
+    made->rows += n_rows;
+}
+
+void psw_core_untally_push(psw_core_t *core, uint32_t server, size_t n_rows)
+{
+    psp_tally_t *made = &core->servers[server].made;
+    made->pushes--;
+    made->rows -= n_rows;
+}
+
+psp_tally_t psw_core_tally(const psw_core_t *core, uint32_t server)
+{
+    return core->servers[server].made;
 }

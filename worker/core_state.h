@@ -42,6 +42,7 @@ typedef struct psw_server_state {
     uint64_t heard_us;     /* when it last answered anything, in the core's patience */
     uint64_t pushed;       /* the last push or import that it acknowledged */
     uint64_t n_numbered;   /* pushes with numbers that were made for it */
+    psp_tally_t made;      /* all pushes that were made for it */
     char host[PSP_NAME_MAX + 1];
 } psw_server_state_t;
 

@@ -139,6 +139,8 @@ static void give_up(psw_core_t *core, uint32_t index)
 {
     psw_part_state_t *part = &core->parts[index];
     uint32_t server = part->server;
+    if (part->buffer != NULL && part->buffer->kind == PSP_PUSH)
+        psw_core_untally_push(core, server, part->n);
     if (part->buffer != NULL && core->options.n_workers == 0) {
         make_empty(core, index);
     } else if (part->buffer != NULL) {

@@ -239,6 +239,7 @@ static psc_status_t push_part(const plan_t *plan, const psw_push_options_t *opti
     write_ids(options->ids, order, n, ids);
     write_rows(plan, options, order, n, rows);
     psw_core_enqueue(plan->issuer->core, part, buffer, begin, n, 0);
+    psw_core_tally_push(plan->issuer->core, part->server, n);
     if (plan->issuer->direct != NULL)
         psw_direct_pushed(plan->issuer->direct, part->server, part->header.sequence, push.table,
                           options->ids, order, n);

@@ -229,6 +229,9 @@ static psc_status_t add_part(ps_restore_t *restore, const psp_saved_part_t *part
                memcmp(map->owner, part->slot_owners.data, sizeof map->owner) != 0) {
         return ps_restore_damaged(restore, part->server, "the slot map", error);
     }
+    for (size_t i = 0; part->server % restore->n_servers == restore->rank && i < part->n_counters;
+         i++)
+        ps_account_add_saved(&restore->account, part->counters[i]->name, part->counters[i]->value);
     restore->time = furthest(restore->time, part->time);
     restore->clock = furthest(restore->clock, part->clock);
     restore->sessions_given = furthest(restore->sessions_given, part->sessions_given);

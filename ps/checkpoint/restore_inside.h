@@ -7,6 +7,7 @@
 
 #include "common/slots.h"
 #include "ps/checkpoint/restore.h"
+#include "ps/table/account.h"
 #include "ps/table/schema.h"
 
 /* A table of the checkpoint, as all its servers have it. */
@@ -30,6 +31,7 @@ struct ps_restore {
     ps_restore_table_t *tables; /* [n_tables], by number */
     size_t n_tables;
     uint64_t time, clock, sessions_given; /* the furthest of all servers */
+    ps_account_t account;                 /* that this server goes on with */
 };
 
 /* Part N of the checkpoint, looked at again. Errors: as psp_saved_open_part. Gives. */

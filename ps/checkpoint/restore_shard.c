@@ -268,6 +268,7 @@ psc_status_t ps_restore_shard(const ps_restore_t *restore, ps_shard_t *shard, bo
     shard->clock = shard->sessions.n == 0 ? restore->clock : restore->time;
     for (uint32_t i = 0; i < shard->sessions.n; i++)
         shard->sessions.all[i].clock = restore->time;
+    shard->account = restore->account;
     ps_shard_publish(shard);
     shard->sessions.n_given = ps_restore_count_given(restore->sessions_given);
     psc_status_t st = make_tables(restore, shard, error);

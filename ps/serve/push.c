@@ -306,6 +306,9 @@ psc_status_t ps_serve_push(ps_shard_t *shard, ps_session_t *session, ps_request_
     if (sequence > session->push_sequence) {
         session->push_sequence = sequence;
         shard->counters.rows_pushed += push->n;
+        if (request->state != PS_REQUEST_DEFERRED &&
+            !ps_is_guest(&shard->sessions, request->buffer->peer))
+            ps_account_apply(&shard->account, push->n);
         returned = push->want_rows && push->n != 0 && request->table->growth == NULL &&
                    request->state != PS_REQUEST_DEFERRED;
         if (returned && (st = reply_rows(shard, request, error)) != PSC_OK)

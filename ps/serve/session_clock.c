@@ -12,6 +12,7 @@ psc_status_t ps_serve_clock(ps_shard_t *shard, ps_session_t *session, ps_request
 {
     const uint32_t peer = request->buffer->peer;
     const bool guest = ps_is_guest(&shard->sessions, peer);
+    ps_account_hear(session, request->message.u.clock.pushed);
     ps_session_advance(&shard->sessions, peer, request->message.request.clock,
                        request->message.u.clock.progress);
     if (!guest || shard->sessions.n == 0)

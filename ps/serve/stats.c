@@ -12,6 +12,8 @@
     }
 
 #define LOG_COUNTERS 5u
+#define ACCOUNT_COUNTERS 4u
+#define OTHER_COUNTERS (LOG_COUNTERS + ACCOUNT_COUNTERS)
 
 /* Adds those of the log to n counters; how many there are then. */
 static size_t count_log(const ps_logger_t *logger, size_t n, psp_counter_t *counters_out)
@@ -28,6 +30,22 @@ static size_t count_log(const ps_logger_t *logger, size_t n, psp_counter_t *coun
     };
     memcpy(counters_out + n, all, sizeof all);
     return n + LOG_COUNTERS;
+}
+
+/* The same with those of the log and of the workers' account. */
+static size_t count_others(const ps_shard_t *shard, size_t n, psp_counter_t *counters_out)
+{
+    const psp_tally_t applied = shard->account.applied;
+    const psp_tally_t told = ps_account_told(&shard->account, &shard->sessions, shard->clock);
+    const psp_counter_t all[ACCOUNT_COUNTERS] = {
+        {PS_ACCOUNT_PUSHES, told.pushes},
+        {PS_ACCOUNT_ROWS, told.rows},
+        {PS_ACCOUNT_PUSHES_APPLIED, applied.pushes},
+        {PS_ACCOUNT_ROWS_APPLIED, applied.rows},
+    };
+    n = count_log(&shard->logger, n, counters_out);
+    memcpy(counters_out + n, all, sizeof all);
+    return n + ACCOUNT_COUNTERS;
 }
 
 size_t ps_serve_counters(const ps_shard_t *shard, psp_counter_t counters_out[PSP_COUNTERS_MAX])
@@ -107,9 +125,9 @@ size_t ps_serve_counters(const ps_shard_t *shard, psp_counter_t counters_out[PSP
         {"checkpoints", shard->saver.n_made},
         {"checkpoints.failed", shard->saver.n_failed},
     };
-    _Static_assert(sizeof all / sizeof all[0] + LOG_COUNTERS <= PSP_COUNTERS_MAX, "they fit");
+    _Static_assert(sizeof all / sizeof all[0] + OTHER_COUNTERS <= PSP_COUNTERS_MAX, "they fit");
     memcpy(counters_out, all, sizeof all);
-    return count_log(&shard->logger, sizeof all / sizeof all[0], counters_out);
+    return count_others(shard, sizeof all / sizeof all[0], counters_out);
 }
 
 psc_status_t ps_serve_stats(ps_shard_t *shard, ps_session_t *session, ps_request_t *request,

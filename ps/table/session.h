@@ -23,6 +23,7 @@ typedef struct ps_session {
     uint64_t clock;
     uint64_t progress;
     uint64_t push_sequence; /* highest one that was applied */
+    psp_tally_t pushed;     /* as it told with its clocks */
     uint64_t barriers;      /* generations that it has reached */
     bool pushed_at_once;    /* pushes of the clock that is under way have been applied */
     const char *lost;       /* why it was taken for lost; static; NULL: it was not */

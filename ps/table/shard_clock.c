@@ -65,8 +65,10 @@ static psc_status_t begin_sum(ps_shard_t *shard, psc_error_t *error)
                              shard->sum.n_kept);
     for (uint32_t i = 0; i < shard->sessions.n; i++) {
         ps_request_t *request;
-        while ((request = ps_session_take_deferred(&shard->sessions.all[i])) != NULL)
+        while ((request = ps_session_take_deferred(&shard->sessions.all[i])) != NULL) {
+            ps_account_apply(&shard->account, request->message.u.push.n);
             requests[n++] = request;
+        }
     }
     PSC_BUG_ON(n != shard->sum.n_kept);
     shard->summed = (ps_request_t){.state = PS_REQUEST_DONE, .summed = true};

@@ -6,6 +6,7 @@
 
 #include "common/slots.h"
 #include "ps/store/share.h"
+#include "ps/table/account.h"
 #include "ps/table/calls.h"
 #include "ps/table/clock_sum.h"
 #include "ps/table/exporter.h"
@@ -83,6 +84,7 @@ struct ps_shard {
     ps_saver_t saver;
     ps_logger_t logger;
     ps_watchers_t watchers;
+    ps_account_t account;
     uint64_t now_us;
     uint64_t next_deadline_us; /* no request has an earlier one; UINT64_MAX: none has any */
     ps_shard_counters_t counters;

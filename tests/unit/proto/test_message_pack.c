@@ -40,9 +40,12 @@ static void every_request_survives_the_wire(void **state)
 
     m = (psp_message_t){.kind = PSP_CLOCK, .request = some_request};
     m.u.clock.progress = UINT64_MAX;
+    m.u.clock.pushed = (psp_tally_t){.pushes = UINT64_MAX - 1, .rows = UINT64_MAX - 2};
     psp_buffer_put(round_trip(f, &m));
     assert_request_header(&f->message.request);
     assert_true(f->message.u.clock.progress == UINT64_MAX);
+    assert_true(f->message.u.clock.pushed.pushes == UINT64_MAX - 1);
+    assert_true(f->message.u.clock.pushed.rows == UINT64_MAX - 2);
 
     m = (psp_message_t){.kind = PSP_BARRIER, .request = some_request};
     m.u.barrier.generation = 5;
