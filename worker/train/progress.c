@@ -94,6 +94,20 @@ psc_status_t psw_progress_create(const psw_progress_options_t *options,
     return PSC_OK;
 }
 
+/* "12345 pushes of 6789012 rows, each applied once", or what the servers have instead. */
+static void show_account(psw_progress_t *progress, const psw_account_t *account)
+{
+    if (account->pushes == 0)
+        return;
+    (void)fprintf(progress->options.stream, "%" PRIu64 " pushes of %" PRIu64 " rows, ",
+                  account->pushes, account->rows);
+    if (account->pushes == account->pushes_applied && account->rows == account->rows_applied)
+        (void)fprintf(progress->options.stream, "each applied once\n");
+    else
+        (void)fprintf(progress->options.stream, "but %" PRIu64 " of %" PRIu64 " rows applied\n",
+                      account->pushes_applied, account->rows_applied);
+}
+
 /* What was trained before a time of this run, when it was so many words. */
 static uint64_t before_this(const psw_train_counts_t *counts, uint64_t words)
 {
@@ -148,6 +162,20 @@ static void show(psw_progress_t *progress, const psw_train_counts_t *counts, con
     flush_stream(progress, progress->options.terminal);
 }
 
+/* The account of a training that is over. */
+static void add_account(json_t *line, const psw_account_t *account)
+{
+    const struct {
+        const char *name;
+        uint64_t value;
+    } all[] = {{"pushes", account->pushes},
+               {"pushes_applied", account->pushes_applied},
+               {"rows_pushed", account->rows},
+               {"rows_applied", account->rows_applied}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        (void)json_object_set_new(line, all[i].name, json_integer((json_int_t)all[i].value));
+}
+
 static void log_line(psw_progress_t *progress, const char *event, const psw_train_counts_t *counts,
                      const figures_t *now)
 {
@@ -159,6 +187,8 @@ static void log_line(psw_progress_t *progress, const char *event, const psw_trai
         (json_int_t)counts->bytes_sent, "left_s", now->left_s);
     if (line == NULL)
         return;
+    if (counts->account.pushes != 0)
+        add_account(line, &counts->account);
     (void)json_dumpf(line, progress->json, JSON_COMPACT | JSON_REAL_PRECISION(9));
     (void)fputc('\n', progress->json);
     (void)fflush(progress->json);
@@ -224,6 +254,7 @@ psc_status_t psw_progress_finish(psw_progress_t *progress, const psw_train_count
                       "%strained %s words in %s (%.1f s), %s words/s, loss %.3f%s\n",
                       progress->options.terminal ? "\r" : "", words, time, now.time_s, speed,
                       now.loss, progress->options.terminal ? "\033[K" : "");
+        show_account(progress, &counts->account);
         flush_stream(progress, false);
     }
     if (progress->json == NULL)

@@ -4,7 +4,8 @@
  * On a terminal one line that is written over; otherwise a line every few seconds. With a JSON file
  * a line a second: {"event":"progress","time_s":..,"done":..,"words":..,"words_per_s":..,"rate":..,
  * "loss":..,"rows":..,"bytes_in":..,"bytes_out":..,"left_s":..}, and one with "event":"done" last,
- * or with "event":"stopped" and the last figures where a signal or an error ended the training.
+ * or with "event":"stopped" and the last figures where a signal or an error ended the training. The
+ * one with "done" also has "pushes", "pushes_applied", "rows_pushed" and "rows_applied".
  */
 #ifndef WORKER_TRAIN_PROGRESS_H
 #define WORKER_TRAIN_PROGRESS_H

@@ -6,11 +6,13 @@
 
 #include "common/clock.h"
 #include "common/log.h"
+#include "worker/programs/client_error.h"
 #include "worker/train/export.h"
 #include "worker/train/progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 psc_status_t psw_run_progress(const psw_setup_t *setup, struct psw_progress **progress_out,
@@ -23,6 +25,37 @@ psc_status_t psw_run_progress(const psw_setup_t *setup, struct psw_progress **pr
                                   .terminal = isatty(STDERR_FILENO) == 1,
                                   .now_us = psc_clock_us()};
     return psw_progress_create(&how, progress_out, error);
+}
+
+static void take_counter(void *context, const char *name, uint64_t value)
+{
+    psw_account_t *account = context;
+    const struct {
+        const char *name;
+        uint64_t *to;
+    } all[] = {{"workers.pushes", &account->pushes},
+               {"workers.rows", &account->rows},
+               {"workers.pushes_applied", &account->pushes_applied},
+               {"workers.rows_applied", &account->rows_applied}};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        if (strcmp(name, all[i].name) == 0)
+            *all[i].to = value;
+    }
+}
+
+psc_status_t psw_run_account(embps_client_t *client, psw_account_t *account_out, psc_error_t *error)
+{
+    embps_error_t what;
+    psw_account_t account = {.pushes = 0};
+    if (embps_stats(client, take_counter, &account, &what) != 0)
+        return psw_error_import(&what, error);
+    if (account.pushes != account.pushes_applied || account.rows != account.rows_applied)
+        psc_log(PSC_LOG_WARN,
+                "the workers have sent %" PRIu64 " pushes of %" PRIu64
+                " rows, and the servers have applied %" PRIu64 " of %" PRIu64,
+                account.pushes, account.rows, account.pushes_applied, account.rows_applied);
+    *account_out = account;
+    return PSC_OK;
 }
 
 psc_status_t psw_run_export(const psw_setup_t *setup, const psw_tables_t *tables, psw_stop_t *stop,

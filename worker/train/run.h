@@ -26,6 +26,11 @@ PSC_MUST_CHECK psc_status_t psw_run_progress(const psw_setup_t *setup,
                                              struct psw_progress **progress_out,
                                              psc_error_t *error);
 
+/* Shared by both: what all workers have pushed, and what of it was applied, once all have ended
+ * their last clock. A difference is warned of. Errors: as embps_stats. */
+PSC_MUST_CHECK psc_status_t psw_run_account(embps_client_t *client, psw_account_t *account_out,
+                                            psc_error_t *error);
+
 /* Shared by both: writes what was asked for and says where. Errors: as psw_export. */
 PSC_MUST_CHECK psc_status_t psw_run_export(const psw_setup_t *setup, const psw_tables_t *tables,
                                            psw_stop_t *stop, psc_error_t *error);

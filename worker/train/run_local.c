@@ -226,7 +226,9 @@ static psc_status_t train(run_t *run, psc_error_t *error)
         counts.total_words = 0;
         for (uint32_t i = 0; i < run->n; i++)
             counts.total_words += run->workers[i].counts.words;
-        st = psw_progress_finish(run->progress, &counts, psc_clock_us(), error);
+        st = psw_run_account(run->clients[0], &counts.account, error);
+        if (st == PSC_OK)
+            st = psw_progress_finish(run->progress, &counts, psc_clock_us(), error);
     }
     psw_progress_destroy(run->progress);
     if (st == PSC_OK)

@@ -17,6 +17,13 @@
 #define PSW_TABLE_IN "in"
 #define PSW_TABLE_OUT "out"
 
+/* Pushes, as messages, and rows in them: by all workers since the training began, runs before this
+ * one included as far as they count. */
+typedef struct psw_account {
+    uint64_t pushes, rows;                 /* as the workers counted them */
+    uint64_t pushes_applied, rows_applied; /* as the servers did */
+} psw_account_t;
+
 /* What a worker did so far. */
 typedef struct psw_train_counts {
     uint64_t words;         /* of the text, over all epochs, kept or not; by this worker */
@@ -28,6 +35,7 @@ typedef struct psw_train_counts {
     double loss;         /* their loss: true word and negatives */
     double rate;         /* of the last window */
     uint64_t bytes_sent, bytes_received;
+    psw_account_t account; /* at the end of a training that lost no worker; else 0 */
 } psw_train_counts_t;
 
 /* Called after each batch. */

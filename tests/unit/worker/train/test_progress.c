@@ -162,6 +162,56 @@ static void a_json_file_that_cannot_be_opened_or_written_is_an_error(void **stat
     (void)run_for_three_seconds(&options, PSC_IO);
 }
 
+/* The end of a run with an account: what is shown, and the last line of the file. */
+static json_t *end_with(const psw_account_t *account, char text[1024])
+{
+    char path[256], *bytes;
+    size_t size;
+    char *folder = test_scratch_create();
+    FILE *stream = tmpfile();
+    psw_progress_t *progress;
+    assert_non_null(stream);
+    const psw_progress_options_t options = {.words = 4000,
+                                            .stream = stream,
+                                            .json_path =
+                                                test_path(path, sizeof path, folder, "log"),
+                                            .now_us = 50 * SECOND};
+    const psw_train_counts_t counts = {.total_words = 4000, .account = *account};
+    assert_int_equal(psw_progress_create(&options, &progress, NULL), PSC_OK);
+    assert_int_equal(psw_progress_finish(progress, &counts, 52 * SECOND, NULL), PSC_OK);
+    psw_progress_destroy(progress);
+    rewind(stream);
+    text[fread(text, 1, 1023, stream)] = '\0';
+    (void)fclose(stream);
+    assert_int_equal(psc_file_read(path, 1 << 16, &bytes, &size, NULL), PSC_OK);
+    json_t *object = json_loadb(bytes, size, 0, NULL);
+    assert_non_null(object);
+    psc_free(bytes);
+    test_scratch_destroy(folder);
+    return object;
+}
+
+static void the_end_says_what_became_of_all_pushes(void **state)
+{
+    (void)state;
+    char text[1024];
+    json_t *line = end_with(&(psw_account_t){120, 4500, 120, 4500}, text);
+    assert_non_null(strstr(text, "\n120 pushes of 4500 rows, each applied once\n"));
+    assert_int_equal(json_integer_value(json_object_get(line, "pushes")), 120);
+    assert_int_equal(json_integer_value(json_object_get(line, "pushes_applied")), 120);
+    assert_int_equal(json_integer_value(json_object_get(line, "rows_pushed")), 4500);
+    assert_int_equal(json_integer_value(json_object_get(line, "rows_applied")), 4500);
+    json_decref(line);
+    line = end_with(&(psw_account_t){120, 4500, 119, 4460}, text);
+    assert_non_null(strstr(text, "\n120 pushes of 4500 rows, but 119 of 4460 rows applied\n"));
+    assert_int_equal(json_integer_value(json_object_get(line, "rows_applied")), 4460);
+    json_decref(line);
+    line = end_with(&(psw_account_t){.pushes = 0}, text); /* workers were lost: there is none */
+    assert_null(strstr(text, "pushes"));
+    assert_null(json_object_get(line, "pushes"));
+    json_decref(line);
+}
+
 static void the_json_file_of_a_stopped_run_says_so(void **state)
 {
     (void)state;
@@ -250,6 +300,7 @@ int main(void)
         cmocka_unit_test(what_was_trained_before_is_no_speed_of_this_run),
         cmocka_unit_test(the_json_file_has_a_line_a_second_and_one_at_the_end),
         cmocka_unit_test(the_json_file_of_a_stopped_run_says_so),
+        cmocka_unit_test(the_end_says_what_became_of_all_pushes),
         cmocka_unit_test(a_loss_that_is_no_number_is_null_in_the_json_file),
         cmocka_unit_test(a_stream_that_failed_gets_no_more_lines),
         cmocka_unit_test(a_json_file_that_cannot_be_opened_or_written_is_an_error),
