@@ -2,7 +2,7 @@
 # A training that is killed and started again with the same command line has the same bits at its end as one that
 # was not: in step, with several workers, and with one; on other numbers of servers too. Another training is refused.
 # Where each kill strikes, and whom, comes from a seed; EMBPS_TEST_KILLS=N and EMBPS_TEST_SEED=N say how many, and
-# which; EMBPS_TEST_CORPUS=FILE is a text to train on.
+# which; EMBPS_TEST_CORPUS=FILE is a text to train on. Every other kill waits until a checkpoint is being made.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
@@ -56,27 +56,54 @@ has_made() # NAME N: a checkpoint N is there or begins; or the job is over
     [ "$(made "$1")" -ge "$2" ] || ! kill -0 "$job" 2>/dev/null
 }
 
-# Kills a server, a worker or mpirun at some moment after checkpoint AT was begun, and all that is left then.
+# Returns within a millisecond or so of the moment at which a checkpoint begins, none being made before; false: the
+# job is over.
+await_begun() # NAME
+{
+    local never seen=yes
+    exec {never}<> <(:)
+    until [ $seen = no ] && compgen -G "$1.saved/checkpoint-*.partial" >/dev/null; do
+        compgen -G "$1.saved/checkpoint-*.partial" >/dev/null || seen=no
+        kill -0 "$job" 2>/dev/null || break
+        read -r -t 0.001 -u "$never" || true
+    done
+    exec {never}>&-
+    [ -n "$job" ] && kill -0 "$job" 2>/dev/null
+}
+
+# Kills a server, a worker or mpirun at some moment after checkpoint AT was begun, and all that is left then. What
+# nobody finished any more was under way.
+n_kills=0 n_during=0
 kill_one() # NAME AT
 {
-    local pids=() victim
+    local pids=() victim during=''
     await 60 has_made "$1" "$2" || failed "no checkpoint $2 of $1"
-    sleep "0.0$((RANDOM % 10))"
+    if [ $((RANDOM % 2)) = 0 ]; then
+        await_begun "$1" || true
+        sleep "0.00$((RANDOM % 8))"
+    else
+        sleep "0.0$((RANDOM % 10))"
+    fi
     case $((RANDOM % 3)) in
     0) victim=server; mapfile -t pids < <(ranks_of embps-server "$dir/$1" || true) ;;
     1) victim=worker; mapfile -t pids < <(ranks_of embps-train "$dir/$1" || true) ;;
     2) victim=mpirun pids=("$job") ;;
     esac
-    if [ ${#pids[@]} -ne 0 ] && kill -KILL "${pids[RANDOM % ${#pids[@]}]}" 2>/dev/null; then
-        echo "killed a $victim after checkpoint $(made "$1") had begun"
-    else
-        echo "the job had ended before a $victim could be killed"
-    fi
+    [ ${#pids[@]} -ne 0 ] && kill -KILL "${pids[RANDOM % ${#pids[@]}]}" 2>/dev/null || victim=
     end_jobs
     kill -KILL "$job" 2>/dev/null || true
     { wait "$job" || true; } 2>/dev/null
     job=
     await 60 no_jobs_left || failed "ranks stay"
+    if [ -z "$victim" ]; then
+        echo "the job had ended before anybody could be killed"
+        return
+    fi
+    n_kills=$((n_kills + 1))
+    if compgen -G "$1.saved/checkpoint-*.partial" >/dev/null; then
+        n_during=$((n_during + 1)) during=", which was being made"
+    fi
+    echo "killed a $victim at checkpoint $(made "$1")$during"
 }
 # The kinds of training: one in step with two workers, and one worker that overlaps its batches; in 16 bits too.
 kinds=(step one half)
@@ -113,6 +140,9 @@ for ((i = 0; i < kills; i++)); do
     [ $failures = 0 ] || { cat again.log; exit 1; }
     rm -rf again.data again.saved again.log again.in again.out
 done
+
+echo "$n_kills kills, $n_during of them during a checkpoint"
+[ "$kills" -lt 20 ] || [ $n_during -ge $((n_kills / 10)) ] || failed "too few kills during checkpoints"
 
 # Told to stop: goes on too. Then another training on its checkpoints is refused, and says what differs.
 read -ra long < <(options_of step 300)
