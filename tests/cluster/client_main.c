@@ -438,17 +438,21 @@ static embps_table_t *open_wide(embps_client_t *client, uint64_t *ids, float *ro
     return table;
 }
 
-/* Pushes a hundred times IDS KiB without waiting; the first error of any push. */
-static int flood(embps_table_t *table, const uint64_t *ids, size_t n, const float *rows)
+/* Pushes a hundred times IDS KiB without waiting; the first error of any push, and how many were
+ * answered. */
+static int flood(embps_table_t *table, const uint64_t *ids, size_t n, const float *rows,
+                 size_t *n_answered_out)
 {
     static embps_request_t *requests[FLOOD];
     int first = 0;
+    *n_answered_out = 0;
     for (size_t k = 0; k < FLOOD; k++)
         REQUIRE(embps_push_start(table, EMBPS_DELTA, ids, n, rows, 0, &requests[k], &test_error) ==
                 0);
     for (size_t k = 0; k < FLOOD; k++) {
         embps_error_t error;
         int code = embps_wait(requests[k], &error);
+        *n_answered_out += code == 0;
         if (code != 0 && first == 0) {
             first = code;
             test_error = error;
@@ -471,6 +475,28 @@ static size_t pull_in_time(embps_table_t *table, const uint64_t *ids, size_t n_i
         n_there += states[i] == EMBPS_ROW_PRESENT;
     }
     return n_there;
+}
+
+/* Rows that were 1 before a flood: each push that was answered counts once, each other one once or
+ * not at all. */
+static void check_counted(const float *rows, size_t n, size_t n_answered)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float value = rows[i * WIDE];
+        for (size_t c = 1; c < WIDE; c++)
+            REQUIRE(rows[i * WIDE + c] == value);
+        REQUIRE(value == (float)(size_t)value);
+        REQUIRE(value >= (float)(1 + n_answered) && value <= 1 + FLOOD);
+    }
+}
+
+static void note_account(void *context, const char *name, uint64_t value)
+{
+    uint64_t *account = context;
+    if (strcmp(name, "workers.rows") == 0)
+        account[0] = value;
+    if (strcmp(name, "workers.rows_applied") == 0)
+        account[1] = value;
 }
 
 static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder)
@@ -499,7 +525,8 @@ static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder
     for (size_t i = 0; i < n_ids * WIDE; i++)
         rows[i] = 1;
     long before_kib = max_rss_kib();
-    REQUIRE(flood(table, ids, n_ids, rows) == EMBPS_TIMEOUT);
+    size_t n_answered;
+    REQUIRE(flood(table, ids, n_ids, rows, &n_answered) == EMBPS_TIMEOUT);
     printf("%s; %ld KiB more\n", test_error.message, max_rss_kib() - before_kib);
     REQUIRE(test_error.rank == 1);
     REQUIRE(strncmp(test_error.message, "server 1 (host ", 15) == 0);
@@ -509,6 +536,16 @@ static void run_stopped(embps_client_t *client, size_t n_ids, const char *folder
     mark(folder, "told");
     embps_set_timeout(client, 60000);
     REQUIRE(embps_pull(table, ids, n_ids, rows, &test_error) == 0);
+    check_counted(rows, n_there, FLOOD);
+    check_counted(rows + n_there * WIDE, n_ids - n_there, n_answered);
+    uint64_t account[2] = {0, 0};
+    REQUIRE(embps_clock(client, 0, NULL, &test_error) == 0);
+    REQUIRE(embps_stats(client, note_account, account, &test_error) == 0);
+    printf("%zu of %d pushes answered in time, %.0f counted at the stopped server; %llu rows, "
+           "%llu applied\n",
+           n_answered, FLOOD, (double)rows[n_there * WIDE] - 1, (unsigned long long)account[0],
+           (unsigned long long)account[1]);
+    REQUIRE(account[0] != 0 && account[0] == account[1]);
     REQUIRE(embps_barrier(client, &test_error) == 0);
     psc_free(ids);
     psc_free(rows);
