@@ -424,6 +424,7 @@ void ps_restore_weights(ps_restore_t *restore)
 {
     restore->weights = restore->renews = true;
     restore->time = restore->clock = 0;
+    restore->account = (ps_account_t){.applied = {.pushes = 0}};
     for (size_t i = 0; i < restore->n_tables; i++) {
         ps_restore_table_t *table = &restore->tables[i];
         table->renewed = true;

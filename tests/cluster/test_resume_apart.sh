@@ -39,12 +39,15 @@ else
     options=(--dim 24 --epochs 8 --batch-words 600 --sample 0 --checkpoint-batches 40)
 fi
 
-start() # NAME RESTARTS
+start() # NAME RESTARTS SERVER-OPTION...
 {
-    env --default-signal=INT "$root/scripts/embps-run" --bin-dir "$build" -s 3 -w 3 --data "$dir/$1.data" -m 32M \
-        --kill-timeout 1 --restart "$2" --server-arg --checkpoints="$dir/$1.saved" -- skipgram --corpus "$corpus" \
-        --min-count 5 --staleness 2 "${options[@]}" --binary --out "$dir/$1.out" --log-json "$dir/$1.json" \
-        >"$1.log" 2>&1 </dev/null &
+    local name=$1 restarts=$2
+    shift 2
+    env --default-signal=INT "$root/scripts/embps-run" --bin-dir "$build" -s 3 -w 3 --data "$dir/$name.data" -m 32M \
+        --kill-timeout 1 --restart "$restarts" --server-arg --checkpoints="$dir/$name.saved" \
+        "${@/#/--server-arg=}" -- skipgram --corpus "$corpus" \
+        --min-count 5 --staleness 2 "${options[@]}" --binary --out "$dir/$name.out" --log-json "$dir/$name.json" \
+        >"$name.log" 2>&1 </dev/null &
     job=$!
 }
 
@@ -66,7 +69,7 @@ finish() # NAME UNDISTURBED|KILLED
     scores=$("$build/embps" eval --vectors "$1.out" --similarity "${pairs[@]}" --json | sed -nE 's/.*"spearman": ?(-?[0-9.e-]+).*/\1/p' | xargs)
     echo "$scores" >>"scores-$2"
     echo "$1: ${counts[1]} of ${counts[0]} pushes and ${counts[3]} of ${counts[2]} rows applied, scores $scores"
-    rm -rf "$1.data" "$1.saved" "$1.out" "$1.json"
+    rm -rf "$1.data" "$1.out" "$1.json"
 }
 
 begun() # NAME: a checkpoint is being made
@@ -125,9 +128,13 @@ kill_one() # NAME N
 }
 
 for ((i = 1; i <= undisturbed; i++)); do
+    rm -rf alone*.saved
     start "alone$i" 0
     finish "alone$i" undisturbed
 done
+# Another training that begins with the weights of one has an account of its own.
+start weights 0 --weights="$(find "$dir/alone$undisturbed.saved" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1)"
+finish weights other
 for ((i = 1; n_kills < kills; i++)); do
     start "killed$i" 4
     for k in 1 2 3 4; do
@@ -135,6 +142,7 @@ for ((i = 1; n_kills < kills; i++)); do
         kill -0 "$job" 2>/dev/null || break
     done
     finish "killed$i" killed
+    rm -rf "killed$i.saved"
     [ $failures = 0 ] || exit 1
 done
 expect_no_jobs "at the end"
