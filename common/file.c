@@ -450,3 +450,18 @@ psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error)
         return psc_error_set_errno(error, failed, "cannot sync folder %s", path);
     return PSC_OK;
 }
+
+psc_status_t psc_file_sync_parent(const char *path, psc_error_t *error)
+{
+    char *bare = psc_strdup(path), *folder = NULL;
+    for (size_t n = strlen(path); bare != NULL && n > 1 && bare[n - 1] == '/'; n--)
+        bare[n - 1] = '\0';
+    if (bare != NULL)
+        folder = folder_of(bare);
+    psc_status_t st = folder == NULL ? no_memory(path, error) : PSC_OK;
+    if (st == PSC_OK && (faccessat(AT_FDCWD, folder, R_OK, AT_EACCESS) == 0 || errno != EACCES))
+        st = psc_file_sync_dir(folder, error);
+    psc_free(bare);
+    psc_free(folder);
+    return st;
+}

@@ -79,4 +79,8 @@ PSC_MUST_CHECK psc_status_t psc_file_remove_all(const char *path, psc_error_t *e
 /* fsync of a folder, so that names in it last. Errors: IO. */
 PSC_MUST_CHECK psc_status_t psc_file_sync_dir(const char *path, psc_error_t *error);
 
+/* fsync of the folder that a path is in, so that its name there lasts. A folder that may be written
+ * and not read cannot be synced: OK. Errors: IO, NOT_FOUND, NO_MEMORY. */
+PSC_MUST_CHECK psc_status_t psc_file_sync_parent(const char *path, psc_error_t *error);
+
 #endif

@@ -2,8 +2,8 @@
  * What servers and the tool do alike to a folder of checkpoints.
  *
  * The lock is an advisory one on the file "lock", which stays; whoever has it may take away what is
- * old and what a crash left. Removing renames first: a folder with a plain name is whole at any
- * moment. Threads: none.
+ * old and what a crash left. Removing renames first, and syncs that: a folder with a plain name is
+ * whole at any moment, whatever a power cut leaves. Threads: none.
  */
 #include "proto/saved_change.h"
 
@@ -67,6 +67,8 @@ psc_status_t psp_saved_remove(const char *folder, const char *name, psc_error_t 
     psc_status_t st = from == NULL || to == NULL ? no_memory(folder, error) : PSC_OK;
     if (st == PSC_OK && rename(from, to) != 0)
         st = psc_error_set_errno(error, errno, "cannot rename %s", from);
+    if (st == PSC_OK)
+        st = psc_file_sync_dir(folder, error);
     if (st == PSC_OK)
         st = psc_file_remove_all(to, error);
     psc_free(from);

@@ -142,10 +142,14 @@ psc_status_t ps_keeper_open(const ps_keeper_options_t *options, ps_keeper_t **ke
     if (st == PSC_OK && mkdir(keeper->folder, 0777) != 0 && errno != EEXIST)
         st = psc_error_set_errno(error, errno, "cannot make the folder of checkpoints %s",
                                  keeper->folder);
+    if (st == PSC_OK) /* whoever made it may have been killed before it did that */
+        st = psc_file_sync_parent(keeper->folder, error);
     if (st == PSC_OK && options->rank == 0)
         st = psp_saved_lock(keeper->folder, &keeper->lock_fd, error);
     if (st == PSC_OK && options->rank == 0)
         st = clean(keeper, error);
+    if (st == PSC_OK && options->rank == 0) /* so also a checkpoint that nobody said is there */
+        st = psc_file_sync_dir(keeper->folder, error);
     if (st == PSC_OK)
         st = find_lineage(keeper, error);
     if (st != PSC_OK) {

@@ -414,6 +414,21 @@ static void a_folder_can_be_synced_and_a_missing_one_cannot(void **state)
     assert_non_null(strstr(error.message, path));
 }
 
+static void the_folder_that_a_path_is_in_can_be_synced(void **state)
+{
+    char path[PATH_SIZE], below[PATH_SIZE];
+    psc_error_t error = PSC_ERROR_INIT;
+    test_path(path, sizeof path, *state, "none");
+    assert_int_equal(psc_file_sync_parent(path, &error), PSC_OK);
+    (void)snprintf(below, sizeof below, "%.400s//", path);
+    assert_int_equal(psc_file_sync_parent(below, &error), PSC_OK);
+    (void)snprintf(below, sizeof below, "%.400s/below/", path);
+    assert_int_equal(psc_file_sync_parent(below, &error), PSC_NOT_FOUND);
+    assert_non_null(strstr(error.message, path));
+    assert_int_equal(psc_file_sync_parent("name", &error), PSC_OK);
+    assert_int_equal(psc_file_sync_parent("/", &error), PSC_OK);
+}
+
 static void a_folder_is_removed_with_all_in_it_and_not_what_its_links_name(void **state)
 {
     char folder[PATH_SIZE], below[PATH_SIZE], path[PATH_SIZE], outside[PATH_SIZE];
@@ -513,6 +528,7 @@ int main(void)
         IN_FOLDER(a_file_of_unknown_size_is_read_whole),
         IN_FOLDER(every_failed_allocation_is_an_error_and_leaves_nothing),
         IN_FOLDER(a_folder_can_be_synced_and_a_missing_one_cannot),
+        IN_FOLDER(the_folder_that_a_path_is_in_can_be_synced),
         IN_FOLDER(a_folder_is_removed_with_all_in_it_and_not_what_its_links_name),
         IN_FOLDER(a_file_with_secrets_is_for_its_owner_alone),
         IN_FOLDER(a_file_that_changed_is_noticed_once),
