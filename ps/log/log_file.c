@@ -5,7 +5,7 @@
  * takes a length for true only when the sum over it is right, and never beyond the end of the file
  * or PS_LOG_RECORD_MAX, so that no damage makes it take memory. What follows a record that is not
  * right is searched for another one, at every multiple of 8: a look at 4 bytes each, and a sum over
- * 24 where these are the mark.
+ * 24 where these are the mark. Such a one tells damage from an end that was not synced.
  */
 #include "ps/log/log_file.h"
 
@@ -40,8 +40,8 @@ _Static_assert(sizeof(file_head_t) + sizeof(uint64_t) <= PS_LOG_HEAD_BYTES, "it 
 
 /* The same of a record. */
 typedef struct record_head {
-    uint32_t mark, kind;
-    uint64_t n, body_sum, head_sum;
+    uint32_t mark, kind, n, unsynced;
+    uint64_t body_sum, head_sum;
 } record_head_t;
 _Static_assert(sizeof(record_head_t) == PS_LOG_RECORD_HEAD_BYTES, "it has no holes");
 
@@ -173,10 +173,11 @@ static uint64_t sum_head(const record_head_t *head, uint64_t seed)
 }
 
 void ps_log_fill_head(uint8_t head_out[PS_LOG_RECORD_HEAD_BYTES], uint64_t segment, uint64_t offset,
-                      ps_log_kind_t kind, const uint8_t *bytes, size_t n)
+                      uint32_t unsynced, ps_log_kind_t kind, const uint8_t *bytes, size_t n)
 {
     const uint64_t seed = seed_of(segment, offset);
-    record_head_t head = {.mark = MARK, .kind = (uint32_t)kind, .n = n};
+    record_head_t head = {
+        .mark = MARK, .kind = (uint32_t)kind, .n = (uint32_t)n, .unsynced = unsynced};
     head.body_sum = XXH3_64bits_withSeed(bytes, n, seed);
     head.head_sum = sum_head(&head, seed);
     memcpy(head_out, &head, sizeof head);
@@ -225,7 +226,7 @@ static psc_status_t read_head(ps_log_reader_t *reader, uint64_t number, psc_erro
         return damaged(reader, 0, "it does not begin as a log does", error);
     if (sum != XXH3_64bits(bytes, sizeof bytes - sizeof sum))
         return damaged(reader, 0, "the checksum of its head is another", error);
-    if (head.format != PS_LOG_FORMAT)
+    if (head.format == 0 || head.format > PS_LOG_FORMAT)
         return psc_error_set(error, PSC_UNSUPPORTED,
                              "the log %s has format %" PRIu32 ", this release knows %u",
                              reader->path, head.format, PS_LOG_FORMAT);
@@ -294,7 +295,8 @@ static bool is_head(const ps_log_reader_t *reader, const record_head_t *head, ui
            head->n <= PS_LOG_RECORD_MAX;
 }
 
-/* Is there the head of a record at this offset or behind it? */
+/* Is there the head of a record behind the reader's place, at this offset or later, that says of
+ * that place that it was on the disk? */
 static psc_status_t search(const ps_log_reader_t *reader, uint64_t offset, bool *found_out,
                            psc_error_t *error)
 {
@@ -308,7 +310,8 @@ static psc_status_t search(const ps_log_reader_t *reader, uint64_t offset, bool 
         for (size_t i = 0; st == PSC_OK && !*found_out && i + sizeof(record_head_t) <= n; i += 8) {
             record_head_t head;
             memcpy(&head, bytes + i, sizeof head);
-            *found_out = is_head(reader, &head, offset + i);
+            *found_out =
+                is_head(reader, &head, offset + i) && offset + i - reader->at > head.unsynced;
         }
         offset += n == left ? n : n - sizeof(record_head_t) + 8;
     }

@@ -6,13 +6,17 @@
  *
  *     head     PS_LOG_HEAD_BYTES: "embpslog", uint32 format, uint32 bytes of the head, what
  *              ps_log_head_t says, zeros, uint64 XXH3 of all that
- *     record   uint32 mark, uint32 kind, uint64 n, uint64 XXH3 of the body, uint64 XXH3 of these
- *              24 bytes, the body, zeros up to a multiple of 8. Both sums are seeded by segment
- *              and offset, so that bytes of another place are none of this one
+ *     record   uint32 mark, uint32 kind, uint32 n, uint32 unsynced, uint64 XXH3 of the body,
+ *              uint64 XXH3 of these 24 bytes, the body, zeros up to a multiple of 8. Both sums are
+ *              seeded by segment and offset, so that bytes of another place are none of this one.
+ *              All but the last `unsynced` bytes before the record were on the disk, as far as its
+ *              writer syncs, before it was written; 0 in format 1
  *
  * A process that is killed leaves a file that is cut short. So a last record that is not whole is
  * no record, and was told to nobody; anything else that does not fit is damage. After a power cut
- * the end may be anything: then what is not right and has nothing right behind it is cut off too.
+ * the end may be anything: then what is not right is cut off too, unless a record behind it says
+ * that it had been on the disk. (Pages are brought there in any order: of a group that was not
+ * synced a later record may be there, and an earlier one not.)
  *
  * Threads: none.
  */
@@ -22,7 +26,7 @@
 #include "proto/saved.h"
 #include "ps/table/logger.h"
 
-#define PS_LOG_FORMAT 1u
+#define PS_LOG_FORMAT 2u
 #define PS_LOG_HEAD_BYTES 256u
 #define PS_LOG_RECORD_HEAD_BYTES 32u
 #define PS_LOG_RECORD_MAX ((uint64_t)64 << 20) /* bytes of a body */
@@ -62,9 +66,10 @@ void ps_log_boot(uint8_t boot_out[PS_LOG_BOOT_BYTES]);
 PSC_MUST_CHECK psc_status_t ps_log_make(const char *folder, const ps_log_head_t *head,
                                         psc_error_t *error);
 
-/* The head of a record of n bytes at this offset of the segment. */
+/* The head of a record of n bytes, at most PS_LOG_RECORD_MAX, at this offset of the segment;
+ * unsynced: bytes before it that may not be on the disk. */
 void ps_log_fill_head(uint8_t head_out[PS_LOG_RECORD_HEAD_BYTES], uint64_t segment, uint64_t offset,
-                      ps_log_kind_t kind, const uint8_t *bytes, size_t n);
+                      uint32_t unsynced, ps_log_kind_t kind, const uint8_t *bytes, size_t n);
 /* Bytes of a record of n bytes, head and zeros included. */
 static inline uint64_t ps_log_record_bytes(uint64_t n)
 {
@@ -100,7 +105,7 @@ uint64_t ps_log_reader_bytes(const ps_log_reader_t *reader);
 typedef enum ps_log_tail {
     PS_LOG_TAIL_NONE,  /* nothing: there is a segment behind this one */
     PS_LOG_TAIL_SHORT, /* a record that is cut short */
-    PS_LOG_TAIL_ANY,   /* anything in which there is no record */
+    PS_LOG_TAIL_ANY,   /* anything that no record says was on the disk */
 } ps_log_tail_t;
 
 /*

@@ -33,6 +33,7 @@
 
 #define GROUP_RECORDS 256u /* with head, body and zeros each below IOV_MAX */
 #define GROUP_BYTES ((uint64_t)16 << 20)
+_Static_assert(GROUP_BYTES + PS_LOG_RECORD_MAX < UINT32_MAX, "a group's bytes fit into a head");
 
 struct ps_log_writer {
     ps_log_sink_t sink;
@@ -144,8 +145,9 @@ static psc_status_t write_group(ps_log_writer_t *writer, size_t n, psc_error_t *
     for (size_t i = 0; i < n; i++) {
         const ps_log_entry_t *entry = writer->group[i];
         struct iovec *pieces = &writer->pieces[n_pieces];
-        ps_log_fill_head(writer->heads[i], writer->head.number, at, entry->kind, entry->bytes,
-                         entry->n);
+        const uint64_t unsynced = writer->options.sync ? at - writer->size : 0;
+        ps_log_fill_head(writer->heads[i], writer->head.number, at, (uint32_t)unsynced, entry->kind,
+                         entry->bytes, entry->n);
         pieces[0] = (struct iovec){writer->heads[i], PS_LOG_RECORD_HEAD_BYTES};
         pieces[1] = (struct iovec){(void *)entry->bytes, entry->n};
         n_pieces += 2;

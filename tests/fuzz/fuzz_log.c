@@ -63,7 +63,7 @@ static void write_records(const char *path, const uint8_t *data, size_t size)
         size_t n = (size_t)data[1] | (size_t)data[2] << 8;
         n = n < size - 3 ? n : size - 3;
         const size_t rest = (size_t)(ps_log_record_bytes(n) - sizeof heads - n);
-        ps_log_fill_head(heads, 1, at, (ps_log_kind_t)(1 + data[0] % PS_LOG_KIND_LAST), data + 3,
+        ps_log_fill_head(heads, 1, at, 0, (ps_log_kind_t)(1 + data[0] % PS_LOG_KIND_LAST), data + 3,
                          n);
         append(path, heads, sizeof heads);
         append(path, data + 3, n);

@@ -44,7 +44,9 @@ static void write_file(const char *path, const uint8_t *bytes, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
-static void make(made_t *made, char *scratch, test_random_t *random)
+/* unsynced: of each record. */
+static void make(made_t *made, char *scratch, const uint32_t unsynced[RECORDS],
+                 test_random_t *random)
 {
     char *bytes;
     (void)snprintf(made->folder, sizeof made->folder, "%s", scratch);
@@ -58,7 +60,7 @@ static void make(made_t *made, char *scratch, test_random_t *random)
         const size_t n = sizes[r], all = (size_t)ps_log_record_bytes(n);
         for (size_t i = 0; i < n; i++)
             made->bodies[r][i] = (uint8_t)test_next(random);
-        ps_log_fill_head(made->bytes + made->size, head.number, made->size,
+        ps_log_fill_head(made->bytes + made->size, head.number, made->size, unsynced[r],
                          (ps_log_kind_t)(1 + r % PS_LOG_KIND_LAST), made->bodies[r], n);
         memset(made->bytes + made->size + PS_LOG_RECORD_HEAD_BYTES, 0,
                all - PS_LOG_RECORD_HEAD_BYTES);
@@ -195,6 +197,45 @@ static void an_end_of_anything(const made_t *made, test_random_t *random)
     write_file(made->path, made->bytes, made->size);
 }
 
+/*
+ * The last four records were one group, which was being synced when the power was cut: of its
+ * sectors any may be there, and zeros in the place of others. What came before is whole, and so is
+ * the first part of the group; the same damage before the group is found.
+ */
+static void any_sectors_of_a_group_that_was_not_synced(char *scratch, test_random_t *random)
+{
+    static made_t made;
+    static uint8_t bytes[ROOM];
+    const size_t first = RECORDS - 4;
+    uint32_t unsynced[RECORDS] = {0};
+    size_t n;
+    uint64_t end;
+    for (size_t r = first + 1; r < RECORDS; r++)
+        unsynced[r] = unsynced[r - 1] + (uint32_t)ps_log_record_bytes(sizes[r - 1]);
+    make(&made, scratch, unsynced, random);
+    for (size_t trial = 0; trial < 64; trial++) {
+        size_t whole = RECORDS;
+        memcpy(bytes, made.bytes, made.size);
+        for (size_t r = first; r < RECORDS; r++) {
+            if (test_below(random, 2) != 0)
+                continue;
+            memset(bytes + made.ends[r - 1], 0, made.ends[r] - made.ends[r - 1]);
+            whole = r < whole ? r : whole;
+        }
+        write_file(made.path, bytes, made.size);
+        assert_int_equal(read_all(&made, PS_LOG_TAIL_ANY, &n, &end, NULL), PSC_OK);
+        assert_int_equal(n, whole);
+        assert_int_equal(end, made.ends[whole - 1]);
+        if (whole < RECORDS) /* on the machine that is still up it is damage */
+            assert_int_equal(read_all(&made, PS_LOG_TAIL_SHORT, &n, &end, NULL), PSC_CORRUPT);
+    }
+    memcpy(bytes, made.bytes, made.size);
+    memset(bytes + made.ends[first - 2], 0, made.ends[first - 1] - made.ends[first - 2]);
+    write_file(made.path, bytes, made.size);
+    assert_int_equal(read_all(&made, PS_LOG_TAIL_ANY, &n, &end, NULL), PSC_CORRUPT);
+    psc_free(made.path);
+}
+
 static void another_segment_and_a_later_format(const made_t *made)
 {
     static uint8_t bytes[ROOM];
@@ -220,13 +261,15 @@ static void segments(void **state)
     static made_t made;
     test_random_t random = test_random_start();
     char *scratch = test_scratch_create();
-    make(&made, scratch, &random);
+    const uint32_t all_synced[RECORDS] = {0};
+    make(&made, scratch, all_synced, &random);
     what_was_written_comes_back(&made);
     a_file_that_ends_anywhere(&made);
     a_bit_that_is_changed(&made, &random);
     an_end_of_anything(&made, &random);
     another_segment_and_a_later_format(&made);
     psc_free(made.path);
+    any_sectors_of_a_group_that_was_not_synced(scratch, &random);
     test_scratch_destroy(scratch);
 }
 
