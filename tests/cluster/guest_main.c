@@ -3,6 +3,7 @@
  *
  *     guest_main push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS
  *     guest_main check ADDRESS NUMBER RECORD...
+ *     guest_main prefix ADDRESS NUMBER LEAST RECORD...
  *     guest_main overflow ADDRESS TABLE ID
  *     guest_main hold N FILE
  *
@@ -14,6 +15,9 @@
  * check: each RECORD is one of NUMBER's, which may have several, of as many pushes. A row must be
  * what was answered, and may be that plus what was begun and not answered: nothing is lost and
  * nothing counts twice. Prints how many of each.
+ *
+ * prefix: of each NUMBER, which has one record, all pushes count once up to some one of them, at
+ * least LEAST pushes, and none behind it: what a checkpoint has. Prints how many.
  *
  * overflow: pushes finite values that make a row of TABLE, which is made if there is none,
  * infinite.
@@ -198,6 +202,46 @@ static void check(const char *address, char *const *pairs, size_t n_records)
     require(embps_close(client, &error) == 0, "close");
 }
 
+/* How many of the pushes of a record count: all that do come first. */
+static size_t count_prefix(embps_table_t *table, uint64_t number, size_t n)
+{
+    uint64_t ids[BATCH];
+    float rows[BATCH][D];
+    size_t n_counted = 0;
+    for (size_t from = 0; from < n; from += BATCH) {
+        const size_t some = n - from < BATCH ? n - from : BATCH;
+        for (size_t i = 0; i < some; i++)
+            ids[i] = number << 32 | (from + i);
+        require(embps_pull(table, ids, some, &rows[0][0], &error) == 0, "pull");
+        for (size_t i = 0; i < some; i++) {
+            for (size_t c = 1; c < D; c++)
+                require(rows[i][c] == rows[i][0], "half a push was applied");
+            require(rows[i][0] == 0 || rows[i][0] == 1, "a push counts more than once");
+            require(rows[i][0] == 0 || n_counted == from + i, "a push counts without one before");
+            n_counted += rows[i][0] == 1;
+        }
+    }
+    return n_counted;
+}
+
+static void check_prefix(const char *address, char *const *triples, size_t n_records)
+{
+    embps_table_t *table;
+    embps_client_t *client = connect_to(address, "pushes", &table);
+    for (size_t r = 0; r < n_records; r++) {
+        size_t n, n_begun = 0;
+        const size_t least = strtoull(triples[3 * r + 1], NULL, 10);
+        const uint8_t *states = map_record(triples[3 * r + 2], 0, &n);
+        while (n_begun < n && states[n_begun] != NOT_BEGUN)
+            n_begun++;
+        const size_t counted = count_prefix(table, strtoull(triples[3 * r], NULL, 10), n);
+        require(counted >= least, "a push is lost that a checkpoint has");
+        require(counted <= n_begun, "a push counts that was never made");
+        printf("%zu\n", counted);
+    }
+    require(embps_close(client, &error) == 0, "close");
+}
+
 static void overflow(const char *address, const char *name, uint64_t id)
 {
     const float huge[D] = {3e38f, 3e38f, -3e38f, 0};
@@ -256,12 +300,15 @@ int main(int argc, char **argv)
              (uint32_t)strtoul(argv[6], NULL, 10));
     else if (argc > 4 && argc % 2 == 1 && strcmp(argv[1], "check") == 0)
         check(argv[2], argv + 3, ((size_t)argc - 3) / 2);
+    else if (argc > 5 && argc % 3 == 0 && strcmp(argv[1], "prefix") == 0)
+        check_prefix(argv[2], argv + 3, ((size_t)argc - 3) / 3);
     else if (argc == 5 && strcmp(argv[1], "overflow") == 0)
         overflow(argv[2], argv[3], strtoull(argv[4], NULL, 10));
     else if (argc == 4 && strcmp(argv[1], "hold") == 0)
         hold(strtoul(argv[2], NULL, 10), argv[3]);
     else
         require(false, "push ADDRESS RECORD NUMBER PUSHES TIMEOUT_MS | "
-                       "check ADDRESS NUMBER RECORD... | overflow ADDRESS TABLE ID | hold N FILE");
+                       "check ADDRESS NUMBER RECORD... | prefix ADDRESS NUMBER LEAST RECORD... | "
+                       "overflow ADDRESS TABLE ID | hold N FILE");
     return 0;
 }
