@@ -448,8 +448,11 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
     /* Workers that were stopped go on from a checkpoint, as after a crash. */
     const bool goes_back = server->keeper != NULL && server->options.n_workers != 0 &&
                            server->worst_status != 0 && server->worst_status != PSC_PEER_GONE;
+    /* The last checkpoint failed, and the log has what it would have had. */
+    const bool is_logged = server->saved[0] == '\0' && server->options.n_workers == 0 &&
+                           server->options.durability >= PS_DURABILITY_PUSH;
     psc_status_t st = ps_store_close(server->store, clean, error);
-    if (st == PSC_OK && clean && !goes_back)
+    if (st == PSC_OK && clean && !goes_back && !is_logged)
         st = ps_data_dir_mark_clean(server->dir, server->saved, error);
     if (st == PSC_OK && clean && server->save_fault.code != PSC_OK) {
         if (error != NULL)

@@ -7,9 +7,10 @@
  *     EMBPS_POWER_STATE  a folder elsewhere, made by power_cut.py: the journals, one for each
  *                        process; `shared`, `lock`; `boot_id`, which is what the process reads in
  *                        place of the system's
- *     EMBPS_POWER_FAIL   CODE:FROM:COUNT:PART, CODE is EIO or ENOSPC: of the calls that change, or
- *                        sync, a path with PART in it (empty: all), COUNT fail from the FROM-th on,
- *                        counted over all processes. The first of ENOSPC writes half before
+ *     EMBPS_POWER_FAIL   CODE:FROM:COUNT:PART, CODE is EIO, ENOSPC or EROFS: of the calls that
+ *                        change, or sync, a path with PART in it (empty: all), COUNT fail from the
+ *                        FROM-th on, counted over all processes. The first of ENOSPC writes half
+ *                        before
  *
  * Changes are made one at a time, of all threads and processes, and numbered: so the journals
  * together have them in the order in which they happened. A change is written down when it was
@@ -29,7 +30,6 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -108,7 +108,9 @@ static void read_faults(const char *text)
     const char *numbers = text != NULL ? strchr(text, ':') : NULL;
     if (text == NULL)
         return;
-    shim.fail_code = strncmp(text, "ENOSPC:", 7) == 0 ? ENOSPC : EIO;
+    shim.fail_code = strncmp(text, "ENOSPC:", 7) == 0  ? ENOSPC
+                     : strncmp(text, "EROFS:", 6) == 0 ? EROFS
+                                                       : EIO;
     shim.fail_from = numbers != NULL ? strtoull(numbers + 1, &end, 10) : 0;
     if (end == NULL || shim.fail_from == 0 || *end != ':')
         give_up("EMBPS_POWER_FAIL");
@@ -312,26 +314,29 @@ static int open_any(int base, const char *path, int flags, mode_t mode)
     return fd;
 }
 
-static bool has_mode(int flags)
-{
-    return (flags & (O_CREAT | O_TMPFILE)) != 0;
-}
+/* Under their own names they would have to be variadic. A mode that was not given is not used. */
+int shim_open(const char *path, int flags, mode_t mode) __asm__("open");
+int shim_open64(const char *path, int flags, mode_t mode) __asm__("open64");
+int shim_openat(int base, const char *path, int flags, mode_t mode) __asm__("openat");
+int shim_openat64(int base, const char *path, int flags, mode_t mode) __asm__("openat64");
 
-int open(const char *path, int flags, ...)
+int shim_open(const char *path, int flags, mode_t mode)
 {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = has_mode(flags) ? (mode_t)va_arg(arguments, unsigned) : 0;
-    va_end(arguments);
     return open_any(AT_FDCWD, path, flags, mode);
 }
 
-int openat(int base, const char *path, int flags, ...)
+int shim_open64(const char *path, int flags, mode_t mode)
 {
-    va_list arguments;
-    va_start(arguments, flags);
-    const mode_t mode = has_mode(flags) ? (mode_t)va_arg(arguments, unsigned) : 0;
-    va_end(arguments);
+    return open_any(AT_FDCWD, path, flags, mode);
+}
+
+int shim_openat(int base, const char *path, int flags, mode_t mode)
+{
+    return open_any(base, path, flags, mode);
+}
+
+int shim_openat64(int base, const char *path, int flags, mode_t mode)
+{
     return open_any(base, path, flags, mode);
 }
 
@@ -412,7 +417,7 @@ int ftruncate(int fd, off_t size)
         return (int)syscall(SYS_ftruncate, fd, size);
     enter();
     const int failed = fault_of(fd, &half);
-    if (failed == EIO)
+    if (failed != 0 && failed != ENOSPC)
         return refuse(failed);
     (void)fstat(fd, &status);
     const int result = (int)syscall(SYS_ftruncate, fd, size);
@@ -532,7 +537,7 @@ int unlinkat(int base, const char *path, int flags)
     if (at == NULL)
         return (int)syscall(SYS_unlinkat, base, path, flags);
     enter();
-    const int failed = shim.fail_code == EIO ? fault(whole, &half) : 0;
+    const int failed = shim.fail_code != ENOSPC ? fault(whole, &half) : 0;
     if (failed != 0)
         return refuse(failed);
     const int result = (int)syscall(SYS_unlinkat, base, path, flags);
@@ -560,8 +565,6 @@ int remove(const char *path)
 }
 
 /* The same calls, as they are called where off_t was not always 64 bits. */
-int open64(const char *path, int flags, ...) __attribute__((alias("open")));
-int openat64(int base, const char *path, int flags, ...) __attribute__((alias("openat")));
 ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t at) __attribute__((alias("pwrite")));
 int ftruncate64(int fd, off_t size) __attribute__((alias("ftruncate")));
 int fallocate64(int fd, int mode, off_t at, off_t n) __attribute__((alias("fallocate")));
