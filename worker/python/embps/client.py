@@ -289,7 +289,8 @@ class Client:
 
     def close(self) -> None:
         """Waits for all that is under way, says goodbye, frees the client and its tables. Raises the
-        error of a push whose future was dropped. May be called again."""
+        error of a push whose future was dropped. May be called again. A future that is kept, and was
+        not asked for its result before, raises Closed from then on, although its push counts."""
         try:
             self._session.close()
         finally:
