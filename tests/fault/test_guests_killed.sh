@@ -4,7 +4,7 @@
 # have seen such a crowd, further ones cost them no more memory.
 #
 # EMBPS_TEST_GUESTS clients with EMBPS_TEST_PUSHES calls each, EMBPS_TEST_ROUNDS times over; by hand, a larger crowd:
-# EMBPS_TEST_GUESTS=64 EMBPS_TEST_PUSHES=320 EMBPS_TEST_ROUNDS=4.
+# EMBPS_TEST_GUESTS=64 EMBPS_TEST_PUSHES=320 EMBPS_TEST_ROUNDS=4. EMBPS_TEST_STOPS=N: so many stops of a server.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
@@ -16,6 +16,7 @@ clients=${EMBPS_TEST_GUESTS:-24} pushes=${EMBPS_TEST_PUSHES:-300} rounds=${EMBPS
 # What a server may grow by in the rounds after the first, whatever their number: the sessions of killed clients, which
 # stay for a lease, and what malloc leaves between. A call that leaked its message would be more.
 growth_max_kib=2048
+stops=${EMBPS_TEST_STOPS:-2}
 seed=${EMBPS_TEST_SEED:-$RANDOM}
 echo "seed $seed"
 RANDOM=$seed
@@ -60,9 +61,34 @@ crowd() # ROUND
     done
 }
 
+# One of the servers is stopped for longer than a client waits, at a random moment, and goes on. A client that was
+# through by then is followed by one with more to do.
+stop_one() # NUMBER PID...
+{
+    local number=$1 n pid stopped ended
+    shift
+    for ((n = 20000; n <= 1280000; n *= 4)); do
+        pid=${*:RANDOM % $# + 1:1}
+        rm -f record-stopped
+        "$guest" push "$address" record-stopped "$((clients + 2 + number * 10000000 + n))" $n 300 >out-stopped 2>&1 </dev/null &
+        stopped=$!
+        await 60 half_way record-stopped $((RANDOM % 2000 + 1)) || failed "the client does not begin"
+        kill -STOP "$pid"
+        await 60 noticed_or_over "$stopped" || failed "a client hangs while its server is stopped"
+        kill -CONT "$pid"
+        ended=0
+        wait "$stopped" || ended=$?
+        ! grep -qx timeout out-stopped || break
+        [ $ended = 0 ] || grep -q "^guest_main: close " out-stopped || break # stopped when all was answered
+    done
+    [ $ended = 0 ] || { failed "the client of a stopped server fails"; cat out-stopped; }
+    grep -qx timeout out-stopped || failed "a client does not notice that its server is stopped"
+    "$guest" check "$address" "$((clients + 2 + number * 10000000 + n))" record-stopped || failed "stopped: pushes are lost or doubled"
+}
+
 trial() # SERVERS ROUNDS
 {
-    local g n pid round records=() stopped ended=0 end=TERM start=("$server") before=() warm=() now
+    local g n pid round records=() ended=0 end=TERM start=("$server") before=() warm=() now
     if [ "$1" != 1 ]; then
         start=(env --default-signal=INT "${bare[@]}" -n "$1" "$server")
         end=USR2
@@ -92,24 +118,10 @@ trial() # SERVERS ROUNDS
         done
     done
 
-    # A server that is stopped for longer than a client waits, and goes on.
-    # One that was through by then is followed by one with more to do.
-    for ((n = 20000; n <= 1280000; n *= 4)); do
-        rm -f record-stopped
-        "$guest" push "$address" record-stopped "$((clients + 2 + n))" $n 300 >out-stopped 2>&1 </dev/null &
-        stopped=$!
-        await 60 half_way record-stopped 1000 || failed "the client does not begin"
-        kill -STOP "$pid"
-        await 60 noticed_or_over "$stopped" || failed "a client hangs while its server is stopped"
-        kill -CONT "$pid"
-        ended=0
-        wait "$stopped" || ended=$?
-        ! grep -qx timeout out-stopped || break
-        [ $ended = 0 ] || grep -q "^guest_main: close " out-stopped || break # stopped when all was answered
+    for ((n = 0; n < stops; n++)); do
+        stop_one "$n" "${!before[@]}"
     done
-    [ $ended = 0 ] || { failed "the client of a stopped server fails"; cat out-stopped; }
-    grep -qx timeout out-stopped || failed "a client does not notice that its server is stopped"
-    "$guest" check "$address" "${records[@]}" "$((clients + 2 + n))" record-stopped || failed "$1 servers, stopped: pushes are lost or doubled"
+    "$guest" check "$address" "${records[@]}" || failed "$1 servers, stopped: others' pushes are lost or doubled"
 
     kill -"$end" "$job"
     ended=0
