@@ -383,7 +383,7 @@ typedef struct psp_checkpoint {
     psp_checkpoint_step_t step;
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     uint64_t offset;
-    bool detached, in_step;
+    bool detached, in_step, everywhere;
     size_t n;
     const uint8_t *state; /* [n] */
 } psp_checkpoint_t;

@@ -30,6 +30,7 @@ psc_status_t psp_pack_checkpoint(psp_pool_t *pool, const psp_message_t *message,
     to.offset = from->offset;
     to.detached = from->detached;
     to.in_step = from->in_step;
+    to.everywhere = from->everywhere;
     const psp_bulk_t state = {15, from->n, from->state, NULL};
     return psp_pack(pool, PSP_CHECKPOINT, &to.base, &state, 1, buffer_out, error);
 }
@@ -75,6 +76,7 @@ psc_status_t psp_unpack_checkpoint(const psp_unpacker_t *u, const void *message,
                              .offset = from->offset,
                              .detached = from->detached,
                              .in_step = from->in_step,
+                             .everywhere = from->everywhere,
                              .n = state->size,
                              .state = state->size != 0 ? state->start : u->data};
     return read_name(u, from->name, to->name);

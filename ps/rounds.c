@@ -2,7 +2,8 @@
  * The states of a round, at the first server and at the others:
  *
  *     first: IDLE -> PLACE -> OPENING -> READY -> HOLD -> OWN -> PARTS -> COMMIT -> CLOSE -> IDLE
- *                                           \----------------------\--> CLOSE -> UNDO -> IDLE
+ *                                           \                      \-> LENT -> CLOSE -> IDLE
+ *                                            \----------------------\-> CLOSE -> UNDO -> IDLE
  *     other: IDLE -> PLACE -> OPENING -> READY -> HOLD -> OWN -> SAID -> CLOSE -> IDLE
  *
  * PLACE waits until a checkpoint may begin; in OPENING it gets its folder. In READY the first waits
@@ -15,6 +16,9 @@
  * and when it gives a checkpoint up, which removes that folder, none of the others may be writing
  * there: in UNDO none is any more. A server that has said that its part is there leaves it alone
  * until the first has said how the round ended: else it might be removed while it is committed.
+ *
+ * LENT is a client's time to store its state and to commit. The others stay in SAID meanwhile; a
+ * client that has ended, and the end of the servers, end it.
  *
  * Servers turn quickly from READY on, so that what is held is held for the time of some words. A
  * client whose call does not come to its end is waited for PS_ROUND_HOLD_US long, and the round is
@@ -48,6 +52,7 @@ typedef enum state {
     HOLD,
     OWN,
     PARTS,
+    LENT,
     SAID,
     COMMIT,
     CLOSE,
@@ -59,7 +64,8 @@ struct ps_rounds {
     state_t state;
     ps_round_why_t why;
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
-    bool mine;         /* the saver is at work for this round */
+    bool mine; /* the saver is at work for this round */
+    bool lent;
     psc_error_t fault; /* of the round */
     ps_round_haste_t haste;
     uint64_t began_us, bytes;
@@ -72,9 +78,11 @@ struct ps_rounds {
     uint32_t n_tries;             /* that were given up for a client in the middle of a call */
     uint32_t n_open;              /* servers whose word is waited for */
     uint64_t next_us;             /* when the next one is due */
+    uint64_t again_us;            /* when the next try may begin */
     bool wanted;                  /* a signal came */
     uint64_t wanted_us;           /* when what it asks for may begin */
-    bool passed_on_once;          /* heard is of a signal */
+    bool client_wants;
+    bool passed_on_once; /* heard is of a signal */
     bool leaving, over;
     uint32_t n_left; /* servers that have left */
     bool last_ended; /* the last one was made, or failed */
@@ -154,6 +162,12 @@ void ps_rounds_ask(ps_rounds_t *rounds, uint32_t server, bool passed_on, uint64_
     rounds->wanted = true;
 }
 
+void ps_rounds_ask_for_client(ps_rounds_t *rounds)
+{
+    PSC_BUG_ON(!is_first(rounds));
+    rounds->client_wants = true;
+}
+
 /* What a server's part says of the round, the own one included. */
 static void note_part(ps_rounds_t *rounds, const ps_round_word_t *word, uint64_t now_us)
 {
@@ -201,6 +215,7 @@ static void hear_end(ps_rounds_t *rounds, const ps_round_word_t *word)
 static void set_out(ps_rounds_t *rounds, uint64_t now_us)
 {
     rounds->state = PLACE;
+    rounds->lent = false;
     rounds->began_us = now_us;
     rounds->bytes = rounds->held_us = rounds->cut_us = 0;
     rounds->cuts_us[0] = rounds->cuts_us[1] = 0;
@@ -292,8 +307,12 @@ static void start(ps_rounds_t *rounds, ps_round_why_t why, uint64_t now_us)
     rounds->haste = why == PS_ROUND_LAST                   ? PS_ROUND_NOW
                     : rounds->n_tries + 1 < PS_ROUND_TRIES ? PS_ROUND_WHOLE
                                                            : PS_ROUND_TORN;
-    rounds->wanted = false; /* whatever was asked for until now begins now */
-    rounds->next_us = now_us + rounds->options.every_us;
+    if (why == PS_ROUND_CLIENT) { /* who may give it up */
+        rounds->client_wants = false;
+    } else { /* whatever was asked for until now begins now */
+        rounds->wanted = false;
+        rounds->next_us = now_us + rounds->options.every_us;
+    }
     set_out(rounds, now_us);
 }
 
@@ -308,12 +327,12 @@ static void finish(ps_rounds_t *rounds, uint64_t now_us)
                                       .spread_us = rounds->cuts_us[1] - rounds->cuts_us[0],
                                       .held_us = rounds->held_us,
                                       .n_missing = rounds->n_missing,
+                                      .lent = rounds->lent,
                                       .error = rounds->fault};
     rounds->state = IDLE;
     if (rounds->fault.code != PSC_OK && rounds->n_missing != 0 && rounds->haste == PS_ROUND_WHOLE) {
         rounds->n_tries++;
-        rounds->wanted = true;
-        rounds->wanted_us = now_us + PS_ROUND_AGAIN_US;
+        rounds->again_us = now_us + PS_ROUND_AGAIN_US;
         return;
     }
     rounds->n_tries = 0;
@@ -343,14 +362,21 @@ static bool step_idle(ps_rounds_t *rounds, uint64_t now_us)
         rounds->over = true;
         return true;
     }
-    if (now_us < ps_rounds_next(rounds))
-        return false;
+    const ps_rounds_options_t *options = &rounds->options;
     const bool asked = rounds->wanted && now_us >= rounds->wanted_us;
-    start(rounds,
-          rounds->n_tries != 0 ? rounds->why
-          : asked              ? PS_ROUND_ASKED
-                               : PS_ROUND_DUE,
-          now_us);
+    const bool due = options->every_us != 0 && now_us >= rounds->next_us;
+    /* By turns, so that neither keeps the other waiting for ever. */
+    const bool client =
+        rounds->client_wants && (rounds->why != PS_ROUND_CLIENT || (!asked && !due));
+    if (rounds->n_tries != 0) {
+        if (now_us < rounds->again_us)
+            return false;
+    } else if (client || asked || due) {
+        rounds->why = client ? PS_ROUND_CLIENT : asked ? PS_ROUND_ASKED : PS_ROUND_DUE;
+    } else {
+        return false;
+    }
+    start(rounds, rounds->why, now_us);
     return true;
 }
 
@@ -360,12 +386,16 @@ static bool step_parts(ps_rounds_t *rounds)
     const ps_round_hands_t *hands = rounds->options.hands;
     if (rounds->n_open != 0)
         return false;
-    if (rounds->fault.code == PSC_OK) {
-        hands->commit(hands->context);
-        rounds->state = COMMIT;
-    } else {
+    if (rounds->fault.code != PSC_OK) {
         tell_others(rounds, PS_ROUND_END, &rounds->fault);
         rounds->state = CLOSE;
+    } else if (rounds->why == PS_ROUND_CLIENT) {
+        hands->lend(hands->context);
+        rounds->lent = true;
+        rounds->state = LENT;
+    } else {
+        hands->commit(hands->context);
+        rounds->state = COMMIT;
     }
     return true;
 }
@@ -560,6 +590,22 @@ static bool step_commit(ps_rounds_t *rounds)
     return true;
 }
 
+static bool step_lent(ps_rounds_t *rounds)
+{
+    const ps_round_hands_t *hands = rounds->options.hands;
+    psc_error_t result = PSC_ERROR_INIT;
+    const char *name;
+    uint64_t bytes;
+    const ps_saver_phase_t phase = hands->look(hands->context, &result, &name, &bytes);
+    if (phase == PS_SAVER_SAVED && (rounds->leaving || !hands->claimed(hands->context))) {
+        hands->abandon(hands->context);
+        return true;
+    }
+    if (phase == PS_SAVER_IDLE && result.code != PSC_OK)
+        rounds->fault = result;
+    return step_commit(rounds);
+}
+
 static bool step_close(ps_rounds_t *rounds, uint64_t now_us)
 {
     if (is_first(rounds))
@@ -602,6 +648,8 @@ static bool step_once(ps_rounds_t *rounds, uint64_t now_us)
         return step_close(rounds, now_us);
     case UNDO:
         return step_undo(rounds, now_us);
+    case LENT:
+        return step_lent(rounds);
     case SAID:
         break;
     }
@@ -621,6 +669,10 @@ uint64_t ps_rounds_next(const ps_rounds_t *rounds)
         return 0;
     if (!is_first(rounds) || rounds->state != IDLE || rounds->leaving)
         return next_us;
+    if (rounds->n_tries != 0)
+        return rounds->again_us;
+    if (rounds->client_wants)
+        return 1; /* at once */
     if (rounds->wanted)
         next_us = rounds->wanted_us;
     if (rounds->options.every_us != 0 && rounds->next_us < next_us)

@@ -1,12 +1,14 @@
 /*
- * Checkpoints that servers make by themselves, asked for by a signal, every so often, or at their
- * end: a state machine without I/O or clock, one at each server.
+ * Checkpoints that all servers make at one moment, asked for by a signal, every so often, at their
+ * end, or by a client: a state machine without I/O or clock, one at each server.
  *
  * A round is one such checkpoint: all servers get ready, hold what does not belong to it, and cut
- * when each has what does (ps/table/calls.h); then all write their parts, and the first commits it.
+ * when each has what does (ps/table/calls.h); then all write their parts, and the first commits it;
+ * or, where a client wanted it, lends it to that client, who does.
  * Nothing of it waits, so that servers serve meanwhile.
  *
  *     ps_rounds_ask(rounds, own_rank, passed_on, now_us)      a signal came
+ *     ps_rounds_ask_for_client(rounds)                        a client wants one, at the first
  *     ps_rounds_hear(rounds, from, &word, now_us)             for each word of another server
  *     ps_rounds_step(rounds, now_us, &progress)               at every turn of the loop
  *     ps_rounds_leave(rounds)                                 the loop has ended; then
@@ -21,9 +23,10 @@
 #include "ps/table/saver.h"
 
 typedef enum ps_round_why {
-    PS_ROUND_ASKED, /* a signal */
-    PS_ROUND_DUE,   /* it was time */
-    PS_ROUND_LAST,  /* the servers end */
+    PS_ROUND_ASKED,  /* a signal */
+    PS_ROUND_DUE,    /* it was time */
+    PS_ROUND_LAST,   /* the servers end */
+    PS_ROUND_CLIENT, /* a client wants it */
 } ps_round_why_t;
 
 typedef enum ps_round_word_kind {
@@ -74,6 +77,7 @@ typedef struct ps_round_report {
     uint64_t spread_us; /* between the first cut and the last one, at most */
     uint64_t held_us;   /* that a server held calls for, at most */
     uint32_t n_missing; /* the most clients that any server cut in the middle of a call */
+    bool lent;          /* it was a client's from then on */
     psc_error_t error;  /* why it did not come into being; PSC_OK: it did */
 } ps_round_report_t;
 
@@ -106,6 +110,10 @@ typedef struct ps_round_hands {
      * once it is SAVED. */
     ps_saver_phase_t (*look)(void *context, psc_error_t *result_out, const char **name_out,
                              uint64_t *bytes_out);
+    /* In SAVED: whoever wants it goes on with it, and commits it or gives it up; until it is
+     * IDLE, or FAILED. claimed: whoever that is is still there. */
+    void (*lend)(void *context);
+    bool (*claimed)(void *context);
     void (*commit)(void *context);  /* in SAVED */
     void (*abandon)(void *context); /* in OPEN, SAVED and FAILED */
     void (*done)(void *context);    /* it has ended, and others may begin */
@@ -141,6 +149,9 @@ void ps_rounds_destroy(ps_rounds_t *rounds);
 #define PS_ROUND_AGAIN_US UINT64_C(100000)
 #define PS_ROUND_TRIES 4u
 void ps_rounds_ask(ps_rounds_t *rounds, uint32_t server, bool passed_on, uint64_t now_us);
+
+/* A client wants one, at the first server. Each has its own report. */
+void ps_rounds_ask_for_client(ps_rounds_t *rounds);
 
 void ps_rounds_hear(ps_rounds_t *rounds, uint32_t from, const ps_round_word_t *word,
                     uint64_t now_us);

@@ -111,6 +111,18 @@ static ps_saver_phase_t look(void *context, psc_error_t *result_out, const char 
     return ps_saver_look(rounds->options.shard, result_out, name_out, bytes_out);
 }
 
+static void lend(void *context)
+{
+    ps_server_rounds_t *rounds = context;
+    ps_saver_lend(rounds->options.shard);
+}
+
+static bool claimed(void *context)
+{
+    ps_server_rounds_t *rounds = context;
+    return !ps_saver_is_orphan(rounds->options.shard);
+}
+
 static void commit(void *context)
 {
     ps_server_rounds_t *rounds = context;
@@ -142,10 +154,13 @@ static void report(void *context, const ps_round_report_t *report)
         [PS_ROUND_ASKED] = "asked for by a signal",
         [PS_ROUND_DUE] = "--checkpoint-every",
         [PS_ROUND_LAST] = "the last one",
+        [PS_ROUND_CLIENT] = "asked for by a client",
     };
     const char *why = reasons[report->why], *name = report->name[0] != '\0' ? report->name : "none";
     const ps_server_rounds_t *rounds = context;
     char spread[64] = "", torn[80] = "";
+    if (report->why == PS_ROUND_CLIENT && report->error.code != PSC_OK && !report->lent)
+        ps_saver_refuse(rounds->options.shard, &report->error);
     if (report->error.code != PSC_OK) {
         psc_log(PSC_LOG_WARN, "checkpoint %s (%s) was not made: %s", name, why,
                 report->error.message);
@@ -183,6 +198,8 @@ psc_status_t ps_server_rounds_create(const ps_server_rounds_options_t *options,
                                        .cut = cut,
                                        .release = release,
                                        .look = look,
+                                       .lend = lend,
+                                       .claimed = claimed,
                                        .commit = commit,
                                        .abandon = abandon,
                                        .done = done,
@@ -194,11 +211,13 @@ psc_status_t ps_server_rounds_create(const ps_server_rounds_options_t *options,
                                            .last = options->last,
                                            .hands = &rounds->hands};
     psc_status_t st = ps_rounds_create(&of_rounds, psc_clock_us(), &rounds->rounds, error);
-    if (st == PSC_OK)
-        *rounds_out = rounds;
-    else
+    if (st != PSC_OK) {
         psc_free(rounds);
-    return st;
+        return st;
+    }
+    ps_saver_offer(options->shard);
+    *rounds_out = rounds;
+    return PSC_OK;
 }
 
 void ps_server_rounds_destroy(ps_server_rounds_t *rounds)
@@ -225,6 +244,8 @@ void ps_server_rounds_step(ps_server_rounds_t *rounds, uint64_t now_us, bool *pr
         atomic_store(&rounds->asked[passed_on], false);
         ps_rounds_ask(rounds->rounds, rounds->options.rank, passed_on != 0, now_us);
     }
+    if (ps_saver_is_wanted(rounds->options.shard))
+        ps_rounds_ask_for_client(rounds->rounds);
     const bool hurries = ps_rounds_next(rounds->rounds) == 0;
     if (fellows != NULL && (hurries || now_us - rounds->heard_us >= HEAR_US)) {
         rounds->heard_us = now_us;

@@ -1,15 +1,16 @@
 /*
  * Checkpoints: the client takes the servers through the steps of proto/embps.proto.
  *
- * Server 0 begins and gives the name, the others follow, the state goes to server 0 in pieces, and
- * server 0 commits. Messages to a server are served in the order in which they were issued, so the
- * cut of each server lies behind this client's earlier pushes; deltas that a cache holds leave
- * first. When a step fails all servers are told to give it up; what comes of that is not looked at,
- * since a server whose client is gone does so by itself.
+ * One that is waited for: server 0 has all servers cut at one moment, and tells the name; the state
+ * goes to server 0 in pieces, and server 0 commits. What this client pushed before has been
+ * answered by then; deltas that a cache holds leave first. When a step fails the servers are told
+ * to give it up; what comes of that is not looked at, since servers whose client is gone do so by
+ * themselves.
  *
- * A checkpoint that is made while the client goes on takes the same steps, but those that disks
- * make long are answered when they have begun. Whether one is over is asked, one server after
- * another; they work at the same time all the same.
+ * One that is made while the client goes on: server 0 begins and gives the name, the others follow,
+ * each cutting behind this client's earlier pushes, since messages to a server are served in the
+ * order in which they were issued. Steps that disks make long are answered when they have begun.
+ * Whether one is over is asked, one server after another; they work at the same time all the same.
  */
 #include "common/clock.h"
 #include "worker/cached_rows.h"
@@ -71,7 +72,7 @@ static psc_status_t send_state(embps_client_t *client, psp_checkpoint_t *step, c
     return st;
 }
 
-/* SAVE at all servers. */
+/* SAVE at all servers, at each in its turn. */
 static psc_status_t save(embps_client_t *client, psp_checkpoint_t *step, psc_error_t *error)
 {
     const uint32_t n_servers = psw_core_n_servers(client->driver.core);
@@ -87,25 +88,29 @@ static psc_status_t save(embps_client_t *client, psp_checkpoint_t *step, psc_err
 static void give_up(embps_client_t *client, psp_checkpoint_t *step)
 {
     psc_error_t ignored = PSC_ERROR_INIT;
+    const uint32_t n = step->everywhere ? 1 : psw_core_n_servers(client->driver.core);
     step->step = PSP_CHECKPOINT_ABANDON;
-    for (uint32_t s = 0; step->name[0] != '\0' && s < psw_core_n_servers(client->driver.core); s++)
+    for (uint32_t s = 0; step->name[0] != '\0' && s < n; s++)
         (void)!take_step(client, step, s, s + 1, NULL, NULL, 0, &ignored);
 }
 
 static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const void *state,
                          size_t n, psc_error_t *error)
 {
-    const uint32_t n_servers = psw_core_n_servers(client->driver.core);
-    psc_status_t st = save(client, step, error);
+    psp_checkpoint_reply_t reply;
+    psc_status_t st = psw_driver_wait_idle(&client->driver, error);
+    step->step = PSP_CHECKPOINT_SAVE;
+    step->everywhere = true;
     if (st == PSC_OK)
-        st = send_state(client, step, state, n, error);
-    if (st == PSC_OK) {
-        step->step = PSP_CHECKPOINT_COMMIT;
-        st = take_step(client, step, 0, 1, NULL, NULL, 0, error);
-    }
-    if (st == PSC_OK && n_servers > 1) /* theirs is over too: nothing is removed any more */
-        st = take_step(client, step, 1, n_servers, NULL, NULL, 0, error);
-    return st;
+        st = take_step(client, step, 0, 1, &reply, NULL, 0, error);
+    if (st != PSC_OK)
+        return st;
+    memcpy(step->name, reply.name, sizeof step->name);
+    st = send_state(client, step, state, n, error);
+    if (st != PSC_OK)
+        return st;
+    step->step = PSP_CHECKPOINT_COMMIT;
+    return take_step(client, step, 0, 1, NULL, NULL, 0, error);
 }
 
 int embps_checkpoint(embps_client_t *client, const void *state, size_t n, char *name_out,

@@ -5,7 +5,8 @@
  * again whenever something moved, unless it is detached: then it is answered when the step has
  * begun, and the session's later requests pass while disks work. Only the session that began a
  * checkpoint goes on with it; when that session has ended, the next one that wants a checkpoint
- * takes its place. One of the servers' own is waited for. A failure of a checkpoint is its own: it
+ * takes its place. One of the servers' own is waited for. One of all servers at one moment is made
+ * by them, and borrowed when all parts are there. A failure of a checkpoint is its own: it
  * is told to who asked, and the shard goes on, also when it was one of memory or a disk.
  */
 #include "ps/serve/serve.h"
@@ -57,6 +58,30 @@ static psc_status_t check_own(const ps_saver_t *saver, const ps_session_t *sessi
     return PSC_OK;
 }
 
+static bool is_everywhere(const ps_shard_t *shard, const psp_checkpoint_t *asked)
+{
+    return shard->options.n_servers != 1 &&
+           (asked->everywhere || asked->step == PSP_CHECKPOINT_WHOLE);
+}
+
+/* SAVE and WHOLE of all servers, when they come. */
+static psc_status_t borrow(ps_shard_t *shard, const ps_session_t *session, ps_request_t *request,
+                           psc_error_t *error)
+{
+    ps_saver_t *saver = &shard->saver;
+    const psp_checkpoint_t *asked = &request->message.u.checkpoint;
+    if (shard->options.rank != 0 || asked->detached || asked->in_step)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "a checkpoint of all servers is asked for at the first one, neither "
+                             "detached nor in step");
+    if (saver->writer == NULL || !saver->lends)
+        return psc_error_set(error, PSC_UNSUPPORTED, "this server makes no checkpoints%s",
+                             saver->writer == NULL ? ": start it with --checkpoints DIR"
+                                                   : " of all servers");
+    psc_status_t st = ps_saver_borrow(shard, session->id, &request->saves, error);
+    return st == PSC_OK ? wait(request) : st;
+}
+
 /* SAVE and WHOLE, when they come. */
 static psc_status_t begin(ps_shard_t *shard, const ps_session_t *session, ps_request_t *request,
                           psc_error_t *error)
@@ -66,11 +91,8 @@ static psc_status_t begin(ps_shard_t *shard, const ps_session_t *session, ps_req
     if (asked->in_step && !ps_is_guest(&shard->sessions, request->buffer->peer) &&
         shard->clock < request->message.request.clock)
         return ps_shard_wait_clock(shard, session, request, error);
-    if (asked->step == PSP_CHECKPOINT_WHOLE && shard->options.n_servers != 1)
-        return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "a checkpoint of %" PRIu32 " servers is made in steps: SAVE at each, "
-                             "then COMMIT at the first",
-                             shard->options.n_servers);
+    if (is_everywhere(shard, asked))
+        return borrow(shard, session, request, error);
     const bool own = saver->phase == PS_SAVER_SAVED && saver->session == session->id;
     if (own || ps_saver_is_orphan(shard)) {
         ps_saver_abandon(shard); /* begun and left; the request is tried again when that is over */
@@ -92,6 +114,12 @@ static psc_status_t go_on(ps_shard_t *shard, ps_request_t *request, psc_error_t 
 {
     ps_saver_t *saver = &shard->saver;
     const psp_checkpoint_t *asked = &request->message.u.checkpoint;
+    if (is_everywhere(shard, asked) && saver->loan == PS_LOAN_FAILED) {
+        saver->loan = PS_LOAN_NONE;
+        return tell(shard, request, &saver->loan_error, error);
+    }
+    if (is_everywhere(shard, asked) && saver->loan != PS_LOAN_LENT && saver->loan != PS_LOAN_NONE)
+        return wait(request);
     if (saver->phase == PS_SAVER_IDLE)
         return saver->result.code != PSC_OK ? tell(shard, request, &saver->result, error)
                                             : reply(shard, request, error);

@@ -224,6 +224,58 @@ bool ps_saver_read(ps_shard_t *shard, const char *name, uint64_t offset, uint64_
     return true;
 }
 
+/* ---- loans ---- */
+
+void ps_saver_offer(ps_shard_t *shard)
+{
+    shard->saver.lends = true;
+}
+
+psc_status_t ps_saver_borrow(ps_shard_t *shard, uint64_t session, bool *asked_out,
+                             psc_error_t *error)
+{
+    ps_saver_t *saver = &shard->saver;
+    const bool others = saver->loan != PS_LOAN_NONE && saver->loan_session != session;
+    if (others && is_live(shard, saver->loan_session))
+        return psc_error_set(error, PSC_BUSY, "another checkpoint is under way");
+    if (saver->loan == PS_LOAN_LENT && saver->phase == PS_SAVER_SAVED)
+        ps_saver_abandon(shard); /* begun and left */
+    /* One that is being made may have been cut before what the session has done since. */
+    *asked_out = saver->loan == PS_LOAN_NONE || saver->loan == PS_LOAN_FAILED ||
+                 (saver->loan == PS_LOAN_ASKED && !others);
+    if (*asked_out) {
+        saver->loan = PS_LOAN_ASKED;
+        saver->loan_session = session;
+    }
+    return PSC_OK;
+}
+
+bool ps_saver_is_wanted(ps_shard_t *shard)
+{
+    if (shard->saver.loan != PS_LOAN_ASKED)
+        return false;
+    shard->saver.loan = PS_LOAN_MAKING;
+    return true;
+}
+
+void ps_saver_lend(ps_shard_t *shard)
+{
+    ps_saver_t *saver = &shard->saver;
+    PSC_BUG_ON(saver->phase != PS_SAVER_SAVED || !saver->own || saver->loan != PS_LOAN_MAKING);
+    saver->loan = PS_LOAN_LENT;
+    saver->session = saver->loan_session;
+    shard->room_changed = true;
+}
+
+void ps_saver_refuse(ps_shard_t *shard, const psc_error_t *why)
+{
+    ps_saver_t *saver = &shard->saver;
+    PSC_BUG_ON(saver->loan != PS_LOAN_MAKING);
+    saver->loan = PS_LOAN_FAILED;
+    saver->loan_error = *why;
+    shard->room_changed = true;
+}
+
 bool ps_saver_is_orphan(const ps_shard_t *shard)
 {
     const ps_saver_t *saver = &shard->saver;
@@ -242,6 +294,8 @@ ps_saver_phase_t ps_saver_look(const ps_shard_t *shard, psc_error_t *result_out,
 void ps_saver_release(ps_shard_t *shard)
 {
     shard->saver.own = false;
+    if (shard->saver.loan == PS_LOAN_LENT)
+        shard->saver.loan = PS_LOAN_NONE;
     shard->room_changed = true; /* a client may wait to begin one */
 }
 

@@ -6,6 +6,10 @@
  *     ps_saver_step(shard, &progress) at every poll      until ps_saver_look says SAVED or IDLE
  *     ps_saver_state, ps_saver_commit                    the same again
  *
+ * A loan: a client wants one that all servers cut at one moment. It asks (ps_saver_borrow); the
+ * server, which makes such ones (ps/rounds.h), takes note, makes it its own up to SAVED at all
+ * servers, and lends it to the client, whose session then goes on with it as with one of its own.
+ *
  * One checkpoint at a time. A failure of writing fails the checkpoint, and the shard goes on.
  * Threads: the owner's.
  */
@@ -76,12 +80,24 @@ typedef enum ps_saver_phase {
     PS_SAVER_ABANDONING,
 } ps_saver_phase_t;
 
+typedef enum ps_loan {
+    PS_LOAN_NONE,
+    PS_LOAN_ASKED, /* the server has not taken note */
+    PS_LOAN_MAKING,
+    PS_LOAN_LENT,
+    PS_LOAN_FAILED, /* loan_error */
+} ps_loan_t;
+
 /* Part of a shard; all zero at first. */
 typedef struct ps_saver {
     const ps_save_writer_t *writer; /* NULL: the server makes no checkpoints. Borrowed */
     ps_saver_phase_t phase;
     uint64_t session; /* that asked; 0: the server itself */
     bool own;         /* the server's, which has not taken yet how it ended (ps_saver_release) */
+    bool lends;       /* the server makes what clients want to borrow */
+    ps_loan_t loan;
+    uint64_t loan_session; /* whose it is, or will be */
+    psc_error_t loan_error;
     char name[PSP_CHECKPOINT_NAME_MAX + 1];      /* "": not known yet */
     char committed[PSP_CHECKPOINT_NAME_MAX + 1]; /* the last one that was; "": none */
     bool begun;                                  /* the BEGIN job came back */
@@ -145,6 +161,17 @@ ps_saver_phase_t ps_saver_look(const struct ps_shard *shard, psc_error_t *result
                                const char **name_out, uint64_t *part_bytes_out);
 /* The server knows how its own one ended: clients may begin theirs. */
 void ps_saver_release(struct ps_shard *shard);
+
+/* A session wants to borrow one. *asked_out: it will; else one that was left is not over yet: ask
+ * again. Errors: BUSY (another session, that lives, does). */
+PSC_MUST_CHECK psc_status_t ps_saver_borrow(struct ps_shard *shard, uint64_t session,
+                                            bool *asked_out, psc_error_t *error);
+/* For the server: it makes them; one is wanted, once for each; in SAVED: lends its own; it comes to
+ * nothing before that, which is told. */
+void ps_saver_offer(struct ps_shard *shard);
+bool ps_saver_is_wanted(struct ps_shard *shard);
+void ps_saver_lend(struct ps_shard *shard);
+void ps_saver_refuse(struct ps_shard *shard, const psc_error_t *why);
 
 /* Whether a checkpoint is nobody's any more: its session has ended. */
 bool ps_saver_is_orphan(const struct ps_shard *shard);

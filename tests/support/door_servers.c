@@ -129,7 +129,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .keep = options->keep,
             .checkpoint_every_us = options->every_us,
             .same_run = true,
-            .fellows = options->together ? &own->fellows : NULL,
+            .fellows = options->n != 1 ? &own->fellows : NULL,
             .addresses = servers->addresses};
         if (ps_server_open(&of_server, &own->server, &own->error) != PSC_OK)
             fail_msg("%s", own->error.message);

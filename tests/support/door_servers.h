@@ -25,7 +25,6 @@ typedef struct door_servers_options {
     size_t n_resets;
     const char *weights;
     uint64_t keep;       /* checkpoints; 0: all */
-    bool together;       /* several make checkpoints by themselves too, a last one at their end */
     uint64_t every_us;   /* one each time that has passed; 0: never */
     const char *tokens;  /* a file of them (proto/rights.h); NULL: none are asked for */
     const char *not_yet; /* why guests have to wait until door_servers_serve; NULL: they need not */

@@ -116,6 +116,21 @@ static ps_saver_phase_t look(void *context, psc_error_t *result_out, const char 
     return at->phase;
 }
 
+static void lend(void *context)
+{
+    round_place_t *at = context;
+    assert_true(at->own && at->phase == PS_SAVER_SAVED && at->rank == 0);
+    at->lent = true;
+    at->left = false;
+}
+
+static bool claimed(void *context)
+{
+    const round_place_t *at = context;
+    assert_true(at->lent);
+    return !at->left;
+}
+
 static void commit(void *context)
 {
     round_place_t *at = context;
@@ -134,7 +149,7 @@ static void abandon(void *context)
                             at->phase == PS_SAVER_FAILED));
     assert_true(!world->committing || at->rank == 0);
     for (uint32_t i = 1; at->rank == 0 && i < world->n; i++)
-        assert_int_equal(world->at[i].part, world->committing ? PART_WHOLE : PART_NONE);
+        assert_int_equal(world->at[i].part, world->committing || at->lent ? PART_WHOLE : PART_NONE);
     world->committing = false;
     at->phase = PS_SAVER_ABANDONING;
 }
@@ -143,7 +158,7 @@ static void done(void *context)
 {
     round_place_t *at = context;
     assert_true(at->own && at->phase == PS_SAVER_IDLE);
-    at->own = false;
+    at->own = at->lent = false;
 }
 
 static void tell(void *context, uint32_t server, const ps_round_word_t *word)
@@ -211,6 +226,8 @@ round_world_t *round_world_begin(uint32_t n, uint64_t every_us, bool last)
                                        .cut = cut,
                                        .release = release,
                                        .look = look,
+                                       .lend = lend,
+                                       .claimed = claimed,
                                        .commit = commit,
                                        .abandon = abandon,
                                        .done = done,
@@ -294,6 +311,8 @@ bool round_world_write(round_place_t *at)
         }
         if (at->own)
             at->part = PART_NONE;
+        if (at->result.code == PSC_OK)
+            (void)psc_error_set(&at->result, PSC_INTERRUPTED, "it was given up");
         at->clients = false;
         at->phase = PS_SAVER_IDLE;
         return true;
@@ -385,6 +404,21 @@ void round_world_client_ends(round_world_t *world, uint32_t server)
 {
     world->at[server].clients = false;
     world->at[server].phase = PS_SAVER_IDLE;
+}
+
+bool round_world_borrower(round_world_t *world, round_borrower_t does)
+{
+    round_place_t *at = &world->at[0];
+    if (!at->lent || at->left || at->phase != PS_SAVER_SAVED)
+        return false;
+    if (does == BORROWER_COMMITS) {
+        commit(at);
+    } else if (does == BORROWER_GIVES_UP) {
+        abandon(at);
+    } else {
+        at->left = true;
+    }
+    return true;
 }
 
 /* ---- clients ---- */

@@ -33,6 +33,7 @@ typedef struct round_place {
     /* the saver */
     ps_saver_phase_t phase;
     bool own, clients; /* whose it is: the servers', whose end was not taken; a client's */
+    bool lent, left;   /* to a client, which has left */
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     psc_error_t result;
     /* what it will fail at next */
@@ -89,6 +90,15 @@ void round_world_ask(round_world_t *world, uint32_t server, bool passed_on);
 /* A client's checkpoint at one server that goes no further, and its end. */
 void round_world_client_begins(round_world_t *world, uint32_t server);
 void round_world_client_ends(round_world_t *world, uint32_t server);
+
+/* A client goes on with what was lent to it: commits it, gives it up, or is gone. False: nothing is
+ * lent, or it has done so. */
+typedef enum round_borrower {
+    BORROWER_COMMITS,
+    BORROWER_GIVES_UP,
+    BORROWER_IS_GONE
+} round_borrower_t;
+bool round_world_borrower(round_world_t *world, round_borrower_t does);
 
 /* A client makes its next call, with parts for some servers; false: it has made all of its. The
  * next part of a client comes to a server; the next that has come is applied, if it may be. */

@@ -666,8 +666,8 @@ EMBPS_API EMBPS_MUST_CHECK int embps_barrier(embps_client_t *client, embps_error
 
 /* What: a checkpoint of all tables, on disk when it returns (embps_set_timeout must allow for it),
  * with state [n] bytes of the caller's own; its name goes to name_out (NULL, or so many bytes). It
- * has what this client pushed before, and nothing after, on all servers or on none; they go on
- * whatever comes of it. Errors: UNSUPPORTED (no --checkpoints), BUSY, IO, DISK_FULL; as a push. */
+ * has what this client pushed before, nothing after, and whole pushes of others, on all servers or
+ * none; they go on. Errors: UNSUPPORTED (no --checkpoints), BUSY, IO, DISK_FULL; as a push. */
 EMBPS_API EMBPS_MUST_CHECK int embps_checkpoint(embps_client_t *client, const void *state, size_t n,
                                                 char *name_out, embps_error_t *error);
 

@@ -366,10 +366,15 @@ static void a_checkpoint_survives_the_wire(void **state)
     psp_buffer_put(round_trip(f, &m));
     assert_int_equal(f->message.u.checkpoint.step, PSP_CHECKPOINT_LOOK);
     assert_true(f->message.u.checkpoint.in_step && !f->message.u.checkpoint.detached);
+    assert_false(f->message.u.checkpoint.everywhere);
     m.u.checkpoint.in_step = false;
     m.u.checkpoint.detached = true;
     psp_buffer_put(round_trip(f, &m));
     assert_true(f->message.u.checkpoint.detached && !f->message.u.checkpoint.in_step);
+    m.u.checkpoint.detached = false;
+    m.u.checkpoint.everywhere = true;
+    psp_buffer_put(round_trip(f, &m));
+    assert_true(f->message.u.checkpoint.everywhere && !f->message.u.checkpoint.detached);
     assert_int_equal(f->message.u.checkpoint.n, 0);
     assert_non_null(f->message.u.checkpoint.state);
     memset(m.u.checkpoint.name, 'n', sizeof m.u.checkpoint.name);

@@ -174,6 +174,85 @@ static void a_part_that_fails_leaves_nothing_and_the_next_one_is_made(void **unu
     round_world_end(world);
 }
 
+/* A turn of each of two servers. */
+static void turn_both(round_world_t *world)
+{
+    bool moved;
+    world->now_us += 10;
+    for (uint32_t i = 0; i < 2; i++) {
+        (void)round_world_hear(world, 1 - i, i);
+        ps_rounds_step(world->at[i].rounds, world->now_us, &moved);
+        (void)round_world_write(&world->at[i]);
+    }
+}
+
+static void rounds_that_are_always_due_let_a_client_s_begin(void **unused)
+{
+    (void)unused;
+    round_world_t *world = round_world_begin(2, 1, true);
+    ps_rounds_ask_for_client(world->at[0].rounds);
+    for (size_t turn = 0; turn < 1000 && !world->at[0].lent; turn++)
+        turn_both(world);
+    assert_true(world->at[0].lent);
+    assert_true(round_world_borrower(world, BORROWER_COMMITS));
+    ps_rounds_ask_for_client(world->at[0].rounds); /* and the other way round */
+    for (size_t turn = 0; turn < 1000 && world->n_reports < 2; turn++)
+        turn_both(world);
+    assert_int_equal(world->n_reports, 2);
+    assert_int_equal(world->reports[1].why, PS_ROUND_DUE);
+    round_world_end(world);
+}
+
+static void what_a_client_wants_is_lent_to_it(void **unused)
+{
+    (void)unused;
+    for (uint32_t n = 1; n <= 3; n++) {
+        round_world_t *world = round_world_begin(n, 0, true);
+        ps_rounds_ask_for_client(world->at[0].rounds);
+        round_world_settle(world);
+        assert_int_equal(world->n_reports,
+                         0); /* all parts are there, and the rest is the client's */
+        assert_true(world->at[0].lent);
+        round_world_ask(world, 0, true); /* which waits */
+        round_world_settle(world);
+        assert_int_equal(world->n_reports, 0);
+        assert_true(round_world_borrower(world, BORROWER_COMMITS));
+        world->now_us += SECOND;
+        round_world_settle(world);
+        assert_int_equal(world->reports[0].why, PS_ROUND_CLIENT);
+        assert_int_equal(world->reports[0].error.code, PSC_OK);
+        expect_report(world, 2, PS_ROUND_ASKED, PSC_OK, "");
+
+        const round_borrower_t ends[] = {BORROWER_GIVES_UP, BORROWER_IS_GONE};
+        for (size_t i = 0; i < 2; i++) {
+            ps_rounds_ask_for_client(world->at[0].rounds);
+            round_world_settle(world);
+            assert_true(round_world_borrower(world, ends[i]));
+            round_world_settle(world);
+            expect_report(world, 3 + i, PS_ROUND_CLIENT, PSC_INTERRUPTED, "given up");
+        }
+        world->at[n - 1].fail_save = true;
+        ps_rounds_ask_for_client(world->at[0].rounds);
+        round_world_settle(world);
+        expect_report(world, 5, PS_ROUND_CLIENT, PSC_DISK_FULL, "is full");
+        world->at[0].fail_commit = true;
+        ps_rounds_ask_for_client(world->at[0].rounds);
+        round_world_settle(world);
+        assert_true(round_world_borrower(world, BORROWER_COMMITS));
+        round_world_settle(world);
+        expect_report(world, 6, PS_ROUND_CLIENT, PSC_DISK_FULL, "disk 0");
+        ps_rounds_ask_for_client(world->at[0].rounds);
+        round_world_settle(world);
+        for (uint32_t server = 0; server < n; server++) /* whose client is not waited for */
+            ps_rounds_leave(world->at[server].rounds);
+        round_world_settle(world);
+        assert_int_equal(world->reports[6].why, PS_ROUND_CLIENT);
+        assert_int_equal(world->reports[6].error.code, PSC_INTERRUPTED);
+        expect_report(world, 8, PS_ROUND_LAST, PSC_OK, "");
+        round_world_end(world);
+    }
+}
+
 static void a_client_that_dies_in_a_call_is_waited_for_and_then_not(void **unused)
 {
     (void)unused;
@@ -307,6 +386,11 @@ static void disturb(story_t *story, uint32_t i, bool may_leave)
     case 2:
         if (test_below(&story->random, 10) == 0)
             round_world_ask(story->world, i, false);
+        else if (test_below(&story->random, 10) == 0)
+            ps_rounds_ask_for_client(story->world->at[0].rounds);
+        else
+            (void)round_world_borrower(story->world,
+                                       (round_borrower_t)test_below(&story->random, 3));
         break;
     default:
         if (may_leave && i != 0 && (story->left >> i & 1) == 0) { /* the end comes later */
@@ -412,6 +496,8 @@ int main(void)
         cmocka_unit_test(one_is_made_every_so_often_and_none_pile_up),
         cmocka_unit_test(one_of_a_client_goes_first),
         cmocka_unit_test(a_part_that_fails_leaves_nothing_and_the_next_one_is_made),
+        cmocka_unit_test(rounds_that_are_always_due_let_a_client_s_begin),
+        cmocka_unit_test(what_a_client_wants_is_lent_to_it),
         cmocka_unit_test(a_client_that_dies_in_a_call_is_waited_for_and_then_not),
         cmocka_unit_test(the_last_one_is_made_when_all_have_left),
         cmocka_unit_test(rounds_are_whole_or_nothing_whatever_comes_when),

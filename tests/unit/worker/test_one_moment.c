@@ -1,5 +1,6 @@
 /*
- * Checkpoints that several servers make while clients push: each has whole calls. Every call of a
+ * Checkpoints that several servers make while clients push, by themselves or for a client: each has
+ * whole calls. Every call of a
  * client adds 1 to all of its rows, which lie on all servers and go in several messages to each; so
  * in each checkpoint all rows of a client are alike, whichever call it was cut behind.
  */
@@ -121,7 +122,17 @@ static void look(const char *checkpoints, const char *name, float calls_out[CLIE
     door_servers_stop(servers);
 }
 
-static void a_checkpoint_has_whole_calls(uint32_t n_servers)
+/* By a client that pushes nothing: their names. */
+static void ask_for_checkpoints(const char *address)
+{
+    char name[EMBPS_CHECKPOINT_NAME_BYTES];
+    embps_client_t *client = connect_to(address);
+    for (uint32_t i = 0; i < CHECKPOINTS; i++)
+        ok(embps_checkpoint(client, &i, sizeof i, name, &error));
+    ok(embps_close(client, &error));
+}
+
+static void a_checkpoint_has_whole_calls(uint32_t n_servers, bool asked_for)
 {
     static char names[NAMES_MAX][64];
     char checkpoints[256];
@@ -131,9 +142,8 @@ static void a_checkpoint_has_whole_calls(uint32_t n_servers)
     float calls[CLIENTS];
     door_servers_options_t options = DOOR_SERVERS_DEFAULT;
     options.n = n_servers;
-    options.together = true;
     options.keep = 0;
-    options.every_us = 20000;
+    options.every_us = asked_for ? 0 : 20000;
     options.checkpoints = test_path(checkpoints, sizeof checkpoints, folder, "saved");
     door_servers_t *servers = door_servers_start(&options);
     for (uint32_t c = 0; c < CLIENTS; c++) {
@@ -146,6 +156,8 @@ static void a_checkpoint_has_whole_calls(uint32_t n_servers)
             psc_clock_sleep_us(2000);
     }
     const size_t before = list(checkpoints, names);
+    if (asked_for)
+        ask_for_checkpoints(door_servers_address(servers, n_servers - 1));
     while (list(checkpoints, names) < before + CHECKPOINTS)
         psc_clock_sleep_us(2000);
     atomic_store(&stop, true);
@@ -169,19 +181,26 @@ static void a_checkpoint_has_whole_calls(uint32_t n_servers)
 static void checkpoints_of_three_servers_have_whole_calls(void **state)
 {
     (void)state;
-    a_checkpoint_has_whole_calls(3);
+    a_checkpoint_has_whole_calls(3, false);
+}
+
+static void checkpoints_that_a_client_asks_for_have_whole_calls(void **state)
+{
+    (void)state;
+    a_checkpoint_has_whole_calls(3, true);
 }
 
 static void checkpoints_of_a_server_alone_have_whole_calls(void **state)
 {
     (void)state;
-    a_checkpoint_has_whole_calls(1);
+    a_checkpoint_has_whole_calls(1, false);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checkpoints_of_three_servers_have_whole_calls),
+        cmocka_unit_test(checkpoints_that_a_client_asks_for_have_whole_calls),
         cmocka_unit_test(checkpoints_of_a_server_alone_have_whole_calls),
     };
     return cmocka_run_group_tests_name("one_moment", tests, NULL, NULL);

@@ -41,7 +41,6 @@ static void start(home_t *home, uint32_t n)
 static void open_home(home_t *home, uint32_t n)
 {
     *home = (home_t){.folder = test_scratch_create(), .options = DOOR_SERVERS_DEFAULT};
-    home->options.together = true;
     home->options.checkpoints =
         test_path(home->checkpoints, sizeof home->checkpoints, home->folder, "saved");
     for (size_t i = 0; i < MOST_SERVERS; i++)
