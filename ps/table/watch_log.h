@@ -21,7 +21,7 @@
 #define PS_WATCH_LOG_IDS ((size_t)1 << 16)
 
 typedef struct ps_watch_log {
-    uint64_t number; /* no other log of this server had it */
+    uint64_t number; /* no other log has it, of whatever server and run */
     uint64_t end;    /* rows noted so far */
     uint64_t used_us;
     uint64_t ids[PS_WATCH_LOG_IDS];

@@ -12,7 +12,10 @@
 #include "ps/table/watchers.h"
 
 #include "common/alloc.h"
+#include "common/clock.h"
 #include "ps/table/shard_state.h"
+
+#include <sys/random.h>
 
 #define REST_US UINT64_C(30000000)
 #define LOOK_US UINT64_C(1000000)
@@ -37,6 +40,18 @@ void ps_watch_write_cursor(const ps_watch_place_t *place, uint8_t cursor[PS_WATC
     memcpy(cursor + sizeof place->log, &place->at, sizeof place->at);
 }
 
+/* A number that no other log has, nor one of another run: sessions outlive a server, and a place in
+ * a log of the last one must not pass for one in this one's. */
+static uint64_t next_number(ps_watchers_t *watchers)
+{
+    while (watchers->newest == 0) {
+        if (getrandom(&watchers->newest, sizeof watchers->newest, 0) !=
+            (ssize_t)sizeof watchers->newest)
+            watchers->newest = psc_clock_us();
+    }
+    return ++watchers->newest;
+}
+
 psc_status_t ps_watchers_log(ps_shard_t *shard, ps_table_t *table, ps_watch_log_t **log_out,
                              psc_error_t *error)
 {
@@ -46,12 +61,11 @@ psc_status_t ps_watchers_log(ps_shard_t *shard, ps_table_t *table, ps_watch_log_
             ps_store_reserve_memory(shard->options.store, sizeof(ps_watch_log_t), error);
         if (st != PSC_OK)
             return st;
-        st = ps_watch_log_create(watchers->n_begun + 1, &table->log, error);
+        st = ps_watch_log_create(next_number(watchers), &table->log, error);
         if (st != PSC_OK) {
             ps_store_unreserve_memory(shard->options.store, sizeof(ps_watch_log_t));
             return st;
         }
-        watchers->n_begun++;
         watchers->n_logs++;
     }
     table->log->used_us = shard->now_us;

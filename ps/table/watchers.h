@@ -24,7 +24,7 @@ typedef struct ps_watchers {
     struct ps_request *waiting;
     uint32_t n;
     uint32_t n_logs;  /* of tables */
-    uint64_t n_begun; /* logs ever made */
+    uint64_t newest;  /* number of the newest log; 0: there was none */
     bool news;        /* a watched table was pushed to */
     uint64_t next_us; /* no waiting request has an earlier end */
     uint64_t looked_us;

@@ -196,6 +196,35 @@ static void who_comes_too_late_is_told(void **unused)
     fixture_close(&f, true);
 }
 
+/* The session may have gone on, at a server that has begun a log of its own. */
+static void a_place_in_the_log_of_another_run_has_lost_rows(void **unused)
+{
+    (void)unused;
+    shard_fixture_t f;
+    uint64_t ids[8];
+    const uint64_t id = 7;
+    for (size_t n_seen = 0; n_seen < 2; n_seen++) {
+        start(&f);
+        ask(&f, 1, NULL, false, 0);
+        psp_watch_reply_t old = told(&f, ids);
+        if (n_seen != 0) {
+            push(&f, &id, 1, 1);
+            ask(&f, 1, &old, false, 0);
+            old = told(&f, ids);
+            assert_int_equal(old.block.n, 1);
+        }
+        fixture_close(&f, true);
+        start(&f);
+        ask(&f, 2, NULL, false, 0);
+        (void)told(&f, ids);
+        push(&f, &id, 1, 1);
+        push(&f, &id, 1, 1);
+        ask(&f, 1, &old, false, 0);
+        assert_true(told(&f, ids).lost);
+        fixture_close(&f, true);
+    }
+}
+
 static void requests_that_watch_end_with_their_session_and_their_shard(void **unused)
 {
     (void)unused;
@@ -260,6 +289,7 @@ int main(void)
         cmocka_unit_test(who_watches_waits_for_news_and_holds_up_nothing),
         cmocka_unit_test(who_has_seen_enough_waits_no_longer),
         cmocka_unit_test(who_comes_too_late_is_told),
+        cmocka_unit_test(a_place_in_the_log_of_another_run_has_lost_rows),
         cmocka_unit_test(requests_that_watch_end_with_their_session_and_their_shard),
         cmocka_unit_test(what_cannot_be_watched_is_refused),
     };
