@@ -24,6 +24,7 @@ _Static_assert(EMBPS_CHECKPOINT_NAME_BYTES == PSP_CHECKPOINT_NAME_MAX + 1,
 
 #define PIECE_BYTES ((size_t)256 << 10)
 #define LOOK_US UINT64_C(10000) /* between two looks of who waits */
+#define GIVE_UP_US UINT64_C(500000)
 
 /* One step at servers first to end - 1; reply_out: of the one that answered last, its state until
  * the next step; NULL: not wanted. */
@@ -85,13 +86,21 @@ static psc_status_t save(embps_client_t *client, psp_checkpoint_t *step, psc_err
     return n_servers > 1 ? take_step(client, step, 1, n_servers, NULL, NULL, 0, error) : PSC_OK;
 }
 
-static void give_up(embps_client_t *client, psp_checkpoint_t *step)
+/* why: it failed. Of a server that did not answer in time no answer is waited for once more as
+ * long; all else that is under way has been for longer. */
+static void give_up(embps_client_t *client, psp_checkpoint_t *step, psc_status_t why)
 {
+    psw_core_t *core = client->driver.core;
     psc_error_t ignored = PSC_ERROR_INIT;
-    const uint32_t n = step->everywhere ? 1 : psw_core_n_servers(client->driver.core);
+    const uint64_t timeout_us = psw_core_timeout(core);
+    const uint32_t n = step->everywhere ? 1 : psw_core_n_servers(core);
+    if (why == PSC_TIMEOUT && timeout_us > GIVE_UP_US)
+        psw_core_set_timeout(core, GIVE_UP_US);
     step->step = PSP_CHECKPOINT_ABANDON;
+    step->n = 0;
     for (uint32_t s = 0; step->name[0] != '\0' && s < n; s++)
         (void)!take_step(client, step, s, s + 1, NULL, NULL, 0, &ignored);
+    psw_core_set_timeout(core, timeout_us);
 }
 
 static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const void *state,
@@ -132,7 +141,7 @@ int embps_checkpoint(embps_client_t *client, const void *state, size_t n, char *
         st = make(client, &step, state, n, &what);
     } while (psw_client_again(client, st, &relaid));
     if (st != PSC_OK) {
-        give_up(client, &step);
+        give_up(client, &step, st);
         return psw_error_export(&what, error);
     }
     if (name_out != NULL)
@@ -154,7 +163,7 @@ psc_status_t psw_making_begin(embps_client_t *client, bool in_step, const void *
     if (st == PSC_OK)
         making_out->client = client;
     else
-        give_up(client, &making_out->step);
+        give_up(client, &making_out->step, st);
     return st;
 }
 
@@ -218,7 +227,7 @@ psc_status_t psw_making_step(psw_making_t *making, bool *over_out, psc_error_t *
     if (st != PSC_OK) {
         psw_core_release(client->driver.core, making->request);
         making->request = NULL;
-        give_up(client, &making->step);
+        give_up(client, &making->step, st);
     }
     if (st != PSC_OK || *over_out)
         making->client = NULL;

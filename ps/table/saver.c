@@ -28,6 +28,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How long a borrower may take for a step: no other checkpoint is made meanwhile. */
+#define LOAN_US UINT64_C(60000000)
+
 static void submit(ps_saver_t *saver, ps_save_kind_t kind)
 {
     ps_save_job_t *job = &saver->job;
@@ -263,6 +266,7 @@ void ps_saver_lend(ps_shard_t *shard)
     ps_saver_t *saver = &shard->saver;
     PSC_BUG_ON(saver->phase != PS_SAVER_SAVED || !saver->own || saver->loan != PS_LOAN_MAKING);
     saver->loan = PS_LOAN_LENT;
+    saver->loan_us = shard->now_us;
     saver->session = saver->loan_session;
     shard->room_changed = true;
 }
@@ -279,7 +283,9 @@ void ps_saver_refuse(ps_shard_t *shard, const psc_error_t *why)
 bool ps_saver_is_orphan(const ps_shard_t *shard)
 {
     const ps_saver_t *saver = &shard->saver;
-    return saver->phase == PS_SAVER_SAVED && saver->session != 0 && !is_live(shard, saver->session);
+    const bool left = saver->loan == PS_LOAN_LENT && shard->now_us - saver->loan_us >= LOAN_US;
+    return saver->phase == PS_SAVER_SAVED && saver->session != 0 &&
+           (left || !is_live(shard, saver->session));
 }
 
 ps_saver_phase_t ps_saver_look(const ps_shard_t *shard, psc_error_t *result_out,
@@ -359,6 +365,7 @@ static void take_job(ps_shard_t *shard)
         if (saver->result.code != PSC_OK)
             ps_saver_abandon(shard);
     } else if (job->kind == PS_SAVE_STATE) {
+        saver->loan_us = shard->now_us;
         saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_COMMIT) {
         memcpy(saver->committed, saver->name, sizeof saver->committed);

@@ -97,6 +97,7 @@ typedef struct ps_saver {
     bool lends;       /* the server makes what clients want to borrow */
     ps_loan_t loan;
     uint64_t loan_session; /* whose it is, or will be */
+    uint64_t loan_us;      /* when it was lent, or its borrower took a step */
     psc_error_t loan_error;
     char name[PSP_CHECKPOINT_NAME_MAX + 1];      /* "": not known yet */
     char committed[PSP_CHECKPOINT_NAME_MAX + 1]; /* the last one that was; "": none */
@@ -173,7 +174,8 @@ bool ps_saver_is_wanted(struct ps_shard *shard);
 void ps_saver_lend(struct ps_shard *shard);
 void ps_saver_refuse(struct ps_shard *shard, const psc_error_t *why);
 
-/* Whether a checkpoint is nobody's any more: its session has ended. */
+/* Whether a checkpoint is nobody's any more: its session has ended, or borrowed it and has taken no
+ * step for a minute. */
 bool ps_saver_is_orphan(const struct ps_shard *shard);
 
 #endif
