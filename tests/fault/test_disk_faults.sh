@@ -67,7 +67,7 @@ for ((k = 0; k < faults; k++)); do
         records+=($((k + 1)) "record-$k")
         "$guest" push "$address" "record-$k" $((k + 1)) 400 60000 >out 2>&1 || true
         [ -s "record-$k" ] || unset "records[-1]" "records[-1]"
-        for n in 1 2; do
+        for _ in 1 2; do
             made=0
             "$embps" checkpoint "$address" >out 2>&1 || made=$?
             [ $made = 0 ] || ! kill -0 "$job" 2>/dev/null || grep -q 'disk/\|checkpoint-' out || tell "a checkpoint fails without a name: $(cat out)"
