@@ -275,6 +275,8 @@ class Client:
         self._finalizer = weakref.finalize(self, _close_quietly, session)
 
     def __enter__(self) -> Client:
+        if self._session.closed is not None:
+            raise errors.Closed("the client is closed")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,

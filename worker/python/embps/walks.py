@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 import numpy as np
 
-from . import arguments, library
+from . import arguments, errors, library
 from .requests import Record, Session
 
 _SLICE_MS = 20  # that a watch keeps its client from other threads
@@ -146,11 +146,13 @@ class Watch(_Held):
         raise StopIteration
 
     def next(self, seconds: float | None = None) -> Changes | None:
-        """The next changes. None: there were none for so long, or the watch was closed. Other threads
-        may use the client meanwhile."""
+        """The next changes. None: there were none for so long. Raises Closed where the watch is closed, or
+        another thread closes it meanwhile. Other threads may use the client meanwhile."""
         self._look_until(math.inf if seconds is None else
                          time.monotonic() + arguments.seconds_left("seconds", seconds))
         found, self._ready = self._ready, None
+        if found is None and self._is_over():
+            raise errors.Closed("the watch is closed")
         return found
 
     def _look_until(self, until: float) -> None:

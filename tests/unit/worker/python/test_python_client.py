@@ -464,6 +464,8 @@ class Clients(python_tests.Case):
         client.close()
         for call in (lambda: table.pull([1]), client.stats, client.barrier, lambda: client.table("t", 2)):
             self.assertRaises(embps.Closed, call)
+        with self.assertRaisesRegex(embps.Closed, "the client is closed"), client:
+            self.fail("a closed client is entered")
 
     def test_a_directory_with_tables_is_refused(self):
         with self.connect() as client:
@@ -657,11 +659,12 @@ class Clients(python_tests.Case):
             table.push_delta([row], np.ones((1, 2)))
         thread.join()
         self.assertEqual(sorted(set(seen)), list(range(10, 100)))
-        self.assertIsNone(plain.next())
+        self.assertRaisesRegex(embps.Closed, "the watch is closed", plain.next, 0)
+        self.assertRaises(StopIteration, next, plain)
         client.close()
         self.assertRaises(embps.Closed, table.watch)
         self.assertRaises(embps.Closed, next, with_values)
-        self.assertIsNone(plain.next())
+        self.assertRaises(embps.Closed, plain.next)
 
     def test_what_cannot_be_imported_is_refused(self):
         table = self.connect().table("t", 2, optimizer="adagrad")

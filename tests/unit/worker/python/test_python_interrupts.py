@@ -255,7 +255,7 @@ class Interrupts(python_tests.Case):
                 self.assertEqual(watch.next(60).values.tolist(), [[moment] * 4])
             self.assertGreater(moment, 10)
         self.each_moment(watch.close)
-        self.assertIsNone(watch.next())
+        self.assertRaises(embps.Closed, watch.next)
 
     def test_a_close_is_made_once(self):
         clients = embps.connect_many(f"local:{self.folder / 'many'}", 200, memory="64M")
