@@ -275,6 +275,12 @@ static bool is_option(const char *word)
     return word[0] == '-' && word[1] == '-';
 }
 
+/* Is it a number below 0? That is no option; what takes the word says what it wants. */
+static bool is_negative(const char *word)
+{
+    return word[0] == '-' && word[1] >= '0' && word[1] <= '9';
+}
+
 /* The values of one option from argv; inline_value is what stood after '=', or NULL. */
 static psc_status_t take_values(parser_t *parser, const psc_option_t *option,
                                 const char *inline_value)
@@ -347,7 +353,7 @@ static psc_status_t take_words(parser_t *parser)
     psc_status_t st = PSC_OK;
     while (st == PSC_OK && parser->at < parser->argc) {
         const char *word = parser->argv[parser->at];
-        if (options_ended || word[0] != '-' || word[1] == '\0') {
+        if (options_ended || word[0] != '-' || word[1] == '\0' || is_negative(word)) {
             st = take_operand(parser);
         } else if (strcmp(word, "--") == 0) {
             options_ended = true;

@@ -39,6 +39,7 @@ assert status["rows.pushed"] == stats["rows.pushed"] == 5, stats
 END
 refused 3 'there is no table words' "$embps" get "$address" words 1
 refused 2 '"one"' "$embps" get "$address" pushes 1 one
+refused 2 '"-1" is no id: a whole number from 0 to 2^64 - 1' "$embps" get "$address" pushes -1
 refused 2 '18446744073709551616' "$embps" get "$address" pushes 18446744073709551616
 refused 2 'ADDRESS TABLE ID' "$embps" get "$address" pushes
 refused 2 'no address' "$embps" status nowhere

@@ -78,7 +78,8 @@ psc_status_t psw_parse_id(const char *what, const char *word, uint64_t *id_out, 
     *id_out = strtoull(word, &end, 10);
     if (word[0] < '0' || word[0] > '9' || *end != '\0' || errno != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                             "%s: \"%.40s\" is no id: a whole number below 2^64", what, word);
+                             "%s: \"%.40s\" is no id: a whole number from 0 to 2^64 - 1", what,
+                             word);
     return PSC_OK;
 }
 

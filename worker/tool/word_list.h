@@ -27,7 +27,7 @@ PSC_MUST_CHECK psc_status_t psw_word_list_id(const psw_vectors_t *words, const c
 const char *psw_word_list_word(const psw_vectors_t *words, uint64_t id, char text[PSW_ID_TEXT_SIZE],
                                size_t *size_out);
 
-/* A whole number below 2^64 in decimal. Errors: INVALID_ARGUMENT, beginning with what. */
+/* A whole number from 0 to 2^64 - 1 in decimal. Errors: INVALID_ARGUMENT, beginning with what. */
 PSC_MUST_CHECK psc_status_t psw_parse_id(const char *what, const char *word, uint64_t *id_out,
                                          psc_error_t *error);
 

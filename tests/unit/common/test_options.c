@@ -412,6 +412,11 @@ static void operands_are_taken_where_they_are_allowed(void **state)
     assert_int_equal(got.operands.n, 2);
     assert_string_equal(got.operands.items[0], "--king");
 
+    got = PARSE_WORDS("7", "-1", "--out", "f"); /* no option: who reads ids says what one is */
+    assert_int_equal(got.st, PSC_OK);
+    assert_int_equal(got.operands.n, 2);
+    assert_string_equal(got.operands.items[1], "-1");
+
     got = PARSE_WORDS("--out", "f");
     assert_int_equal(got.st, PSC_OK);
     assert_int_equal(got.operands.n, 0);
