@@ -66,6 +66,7 @@ says 3 'no checkpoint in empty' "$embps" checkpoint verify empty
 says 0 'bytes shared' "$embps" checkpoint diff saved checkpoint-0000000001 checkpoint-0000000002
 says 44 'saved' "$embps" checkpoint prune saved --keep 1
 says 44 'data/server-0 is in use' "$embps" verify data
+grep -q 'of 1 servers in data 1 are running: not checked$' out || failed "a running server is a fault: $(cat out)"
 says 2 'See --checkpoints' "$server" --data other --listen 127.0.0.1:0 --resume checkpoint-0000000001
 
 # Another run in the same folder; then kill -9, in the middle of a checkpoint where that can be hit.

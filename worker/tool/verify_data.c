@@ -118,7 +118,7 @@ static void tell_missing(const ps_data_found_t *first, const uint32_t *ranks, si
 static psc_status_t verify(const verify_options_t *options, const char *data, psc_error_t *error)
 {
     uint32_t *ranks = NULL;
-    size_t n = 0, n_faulty = 0;
+    size_t n = 0, n_faulty = 0, n_used = 0;
     ps_data_found_t first = {.known = false}, found;
     verifying_t verifying = {.all = options->json ? json_array() : NULL, .first = PSC_ERROR_INIT};
     psc_status_t st = ps_data_list(data, &ranks, &n, error);
@@ -141,16 +141,24 @@ static psc_status_t verify(const verify_options_t *options, const char *data, ps
         if (!first.known && found.known)
             first = found;
         tell(&verifying, &found, of_server == PSC_OK);
-        n_faulty += of_server != PSC_OK;
+        n_used += of_server == PSC_IN_USE;
+        n_faulty += of_server != PSC_OK && of_server != PSC_IN_USE;
     }
     if (verifying.all == NULL)
         tell_missing(&first, ranks, n);
     psc_free(ranks);
     st = options->json ? psw_json_print(verifying.all, error) : psc_output_flush(error);
-    if (st != PSC_OK || n_faulty == 0)
+    if (st != PSC_OK || n_faulty + n_used == 0)
         return st;
-    return psc_error_set(error, verifying.first.code, "of %zu servers in %s %zu have faults", n,
-                         data, n_faulty);
+    if (n_used == 0)
+        return psc_error_set(error, verifying.first.code, "of %zu servers in %s %zu have faults", n,
+                             data, n_faulty);
+    if (n_faulty == 0)
+        return psc_error_set(error, PSC_IN_USE, "of %zu servers in %s %zu are running: not checked",
+                             n, data, n_used);
+    return psc_error_set(error, verifying.first.code,
+                         "of %zu servers in %s %zu have faults, and %zu are running: not checked",
+                         n, data, n_faulty, n_used);
 }
 
 psc_status_t psw_tool_verify(int argc, char *const argv[], psc_error_t *error)
