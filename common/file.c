@@ -263,6 +263,11 @@ FILE *psc_outfile_stream(psc_outfile_t *out)
     return out->stream;
 }
 
+const char *psc_outfile_temporary(const psc_outfile_t *out)
+{
+    return out->temporary;
+}
+
 /* Flushes and closes; 0 or the errno of what failed first. */
 static int finish_stream(psc_outfile_t *out)
 {

@@ -37,6 +37,10 @@ bool psc_file_is_stdout(const char *path);
 /* Where to write. Borrowed until commit or abort. Write errors may be left to commit. */
 FILE *psc_outfile_stream(psc_outfile_t *out);
 
+/* The temporary's name, for who removes it when a signal ends the program; NULL where path is
+ * written directly. Borrowed until commit or abort. */
+const char *psc_outfile_temporary(const psc_outfile_t *out);
+
 /* Flushes, syncs, renames over path, syncs the folder. On error the temporary is removed and path
  * is as it was. Takes out in both cases. */
 PSC_MUST_CHECK psc_status_t psc_outfile_commit(psc_outfile_t *out, psc_error_t *error);

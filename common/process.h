@@ -1,7 +1,8 @@
 /*
  * The only global mutable state of the project: what a program sets once, before it starts threads.
  * (proto/grpc/grpc_layer.c has one number more, which process uses gRPC: a child after a fork has
- * no handle that could tell it.)
+ * no handle that could tell it; worker/tool/export_table.c the name of a file that a handler of
+ * signals removes.)
  *
  * The abort hook is how one rank stops all of them (MPI_Abort in a job; plain exit otherwise). The
  * label ("server 1", "worker 0") stands in front of every log line.

@@ -150,6 +150,26 @@ refused 2 'table name: 0 bytes' "$embps" import "$one" '' --input made.txt
 refused 2 'TABLE is empty' "$embps" nearest --server "$one" --table '' 7
 refused 2 'TABLE is empty' "$embps" top "$one" --table '' --once
 
+# A signal ends an export while it waits for words: nothing is left beside the file, which is as it was.
+mkfifo words.pipe
+echo before >kept.txt
+for signal in INT TERM HUP; do
+    env --default-signal="$signal" "$embps" export "$one" copy --format text --vocab words.pipe --output kept.txt &
+    exporter=$! code=0
+    await 60 compgen -G '.kept.txt.*.tmp' >/dev/null || failed "SIG$signal: no temporary file"
+    kill "-$signal" "$exporter"
+    wait "$exporter" || code=$?
+    [ "$code" = $((128 + $(kill -l "$signal"))) ] || failed "SIG$signal: exit status $code"
+    [ -z "$(compgen -G '.kept.txt.*')" ] || failed "SIG$signal leaves $(compgen -G '.kept.txt.*')"
+done
+[ "$(cat kept.txt)" = before ] || failed "an export that was ended changed the file"
+
+# Columns stand below each other whatever characters a name has.
+"$embps" import "$one" wörter-mit-öäü --input words.rows >/dev/null || failed "import into a table with an umlaut"
+"$embps" tables "$one" >out
+$python -c 'lines = open("out", encoding="utf-8").read().splitlines()[1:]
+assert len(lines) > 1 and len({line.index("zeros") for line in lines}) == 1, lines' || failed "columns of tables: $(cat out)"
+
 refused 3 'there is no table' "$embps" export "$one" other --output other.rows
 [ ! -e other.rows ] || failed "a file of a table that is not there"
 refused 2 '--vocab' "$embps" import "$one" copy --input words.bin

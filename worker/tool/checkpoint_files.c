@@ -208,10 +208,11 @@ static psc_status_t print_table(psp_scratch_t *scratch, const psp_saved_table_t 
     const psp_open_table_t *table = &message.u.open_table;
     if (all == NULL) {
         psw_shown_t shown, init, optimizer;
-        (void)printf("  table %-22s dim %-8" PRIu32 "init %-18s optimizer %-22s%12" PRIu64
-                     " rows\n",
-                     psw_show(table->name, &shown), table->dim, psw_show(table->init, &init),
-                     psw_show(table->optimizer, &optimizer), from->created);
+        (void)psw_show(table->name, &shown);
+        (void)printf("  table %-*s dim %-8" PRIu32 "init %-18s optimizer %-22s%12" PRIu64 " rows\n",
+                     psw_shown_width(shown.text, 22), shown.text, table->dim,
+                     psw_show(table->init, &init), psw_show(table->optimizer, &optimizer),
+                     from->created);
         return PSC_OK;
     }
     (void)json_array_append_new(

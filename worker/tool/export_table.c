@@ -5,6 +5,9 @@
  * its name when it is whole. Rows are in the servers' order. A row with a value that is not finite
  * is written whole like any other, but is no vector: files of these are for other tools, and our
  * own reader takes such a value for damage. One thread.
+ *
+ * Signals: one that ends the program removes the temporary file first, in a handler, and ends it as
+ * ever: at once, also while a server is silent. A handler knows nothing but what is static.
  */
 #include "common/file.h"
 #include "common/output.h"
@@ -19,7 +22,10 @@
 #include "worker/vectors/word2vec.h"
 
 #include <inttypes.h>
+#include <limits.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct export_options {
     psw_address_options_t address; /* first */
@@ -192,6 +198,32 @@ static psc_status_t report(const exporter_t *e, bool as_json, psc_error_t *error
     return psc_output_flush(error);
 }
 
+/* Set before the handler is there. A copy: once the file has its own name, nothing is called so. */
+static char to_remove[PATH_MAX];
+
+/* The signal comes again when this returns, and does what it does by default. */
+static void remove_and_end(int number)
+{
+    (void)unlink(to_remove);
+    (void)raise(number);
+}
+
+/* At SIGINT, SIGTERM and SIGHUP, where they are not ignored (nohup, "&" in a script). */
+static void remove_at_signals(const char *path)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction before, action = {.sa_flags = (int)SA_RESETHAND};
+    if (path == NULL || strlen(path) >= sizeof to_remove)
+        return;
+    memcpy(to_remove, path, strlen(path) + 1);
+    action.sa_handler = remove_and_end;
+    (void)sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            (void)sigaction(numbers[i], &action, NULL);
+    }
+}
+
 static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)
 {
     exporter_t e = {.options = visit->own};
@@ -201,16 +233,16 @@ static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)
         st = psc_outfile_open(e.options->output, &file, error);
     if (st != PSC_OK)
         return st;
+    remove_at_signals(psc_outfile_temporary(file));
     if (is_whole(&e))
         st = write_rows(&e, visit, psc_outfile_stream(file), error);
     else
         st = write_vectors(&e, psc_outfile_stream(file), error);
     psw_vectors_destroy(e.words);
-    if (st != PSC_OK) {
+    if (st == PSC_OK)
+        st = psc_outfile_commit(file, error);
+    else
         psc_outfile_abort(file);
-        return st;
-    }
-    st = psc_outfile_commit(file, error);
     return st == PSC_OK ? report(&e, visit->options.json, error) : st;
 }
 

@@ -17,6 +17,13 @@ const char *psw_show(const char *text, psw_shown_t *room)
     return psc_text_show(text, strlen(text), room->text, sizeof room->text);
 }
 
+int psw_shown_width(const char *shown, int characters)
+{
+    for (; *shown != '\0'; shown++)
+        characters += ((unsigned char)*shown & 0xC0u) == 0x80u; /* goes on with a character */
+    return characters;
+}
+
 json_t *psw_json_text(const char *bytes, size_t size)
 {
     json_t *text = json_stringn(bytes, size);

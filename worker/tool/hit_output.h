@@ -47,6 +47,10 @@ typedef struct psw_shown {
 } psw_shown_t;
 const char *psw_show(const char *text, psw_shown_t *room);
 
+/* For printf's "%-*s", which counts bytes: the width in bytes that makes a shown text, in UTF-8, so
+ * many characters wide. Those that a terminal makes two columns wide still count as one. */
+int psw_shown_width(const char *shown, int characters);
+
 /* A JSON string of any bytes: those that are not UTF-8 become U+FFFD, one each. Gives; NULL when
  * memory is short. */
 json_t *psw_json_text(const char *bytes, size_t size);

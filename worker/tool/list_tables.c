@@ -52,8 +52,9 @@ static void print_table(void *context, const char *name, const embps_table_optio
 {
     psw_shown_t shown, init, optimizer;
     (void)context;
-    (void)printf("%-24s%8" PRIu32 "  %-18s%-22s%-6s%16" PRIu64 "\n", psw_show(name, &shown),
-                 options->dim, psw_show(options->init, &init),
+    (void)psw_show(name, &shown);
+    (void)printf("%-*s%8" PRIu32 "  %-18s%-22s%-6s%16" PRIu64 "\n", psw_shown_width(shown.text, 24),
+                 shown.text, options->dim, psw_show(options->init, &init),
                  psw_show(options->optimizer, &optimizer), options->precision, n_rows_created);
 }
 
