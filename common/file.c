@@ -311,6 +311,14 @@ void psc_outfile_abort(psc_outfile_t *out)
         destroy(out);
 }
 
+psc_status_t psc_outfile_give_up(psc_outfile_t *out, psc_status_t st, psc_error_t *error)
+{
+    if (out->write_errno != 0)
+        st = cannot_write(out->path, out->write_errno, error);
+    destroy(out);
+    return st;
+}
+
 psc_status_t psc_file_write(const char *path, const void *bytes, size_t size, psc_error_t *error)
 {
     psc_outfile_t *out;

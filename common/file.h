@@ -48,6 +48,11 @@ PSC_MUST_CHECK psc_status_t psc_outfile_commit(psc_outfile_t *out, psc_error_t *
 /* Removes the temporary. Takes out; NULL is a no-op. */
 void psc_outfile_abort(psc_outfile_t *out);
 
+/* The same, after a failure st that error tells of; gives st. Where it was a write to the file that
+ * failed, which whoever wrote to the stream cannot know all of, it is told again, with the path. */
+PSC_MUST_CHECK psc_status_t psc_outfile_give_up(psc_outfile_t *out, psc_status_t st,
+                                                psc_error_t *error);
+
 /* Writes bytes as a whole file in the way above. */
 PSC_MUST_CHECK psc_status_t psc_file_write(const char *path, const void *bytes, size_t size,
                                            psc_error_t *error);

@@ -242,7 +242,7 @@ static psc_status_t export_table(const psw_visit_t *visit, psc_error_t *error)
     if (st == PSC_OK)
         st = psc_outfile_commit(file, error);
     else
-        psc_outfile_abort(file);
+        st = psc_outfile_give_up(file, st, error);
     return st == PSC_OK ? report(&e, visit->options.json, error) : st;
 }
 

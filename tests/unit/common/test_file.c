@@ -414,6 +414,27 @@ static void a_folder_can_be_synced_and_a_missing_one_cannot(void **state)
     assert_non_null(strstr(error.message, path));
 }
 
+static void who_gives_up_says_which_file_could_not_be_written(void **state)
+{
+    static char bytes[1 << 20];
+    psc_outfile_t *out = NULL;
+    psc_error_t error = PSC_ERROR_INIT;
+    char path[PATH_SIZE];
+    memset(bytes, 'x', sizeof bytes);
+    assert_int_equal(psc_outfile_open("/dev/full", &out, &error), PSC_OK);
+    assert_true(fwrite(bytes, 1, sizeof bytes, psc_outfile_stream(out)) < sizeof bytes);
+    assert_int_equal(psc_error_set(&error, PSC_IO, "cannot write rows"), PSC_IO);
+    assert_int_equal(psc_outfile_give_up(out, PSC_IO, &error), PSC_DISK_FULL);
+    assert_string_equal(error.message, "cannot write /dev/full: No space left on device");
+    /* Where the file is well, what was said stays. */
+    test_path(path, sizeof path, *state, "f");
+    assert_int_equal(psc_outfile_open(path, &out, &error), PSC_OK);
+    assert_int_equal(psc_error_set(&error, PSC_TIMEOUT, "no answer"), PSC_TIMEOUT);
+    assert_int_equal(psc_outfile_give_up(out, PSC_TIMEOUT, &error), PSC_TIMEOUT);
+    assert_string_equal(error.message, "no answer");
+    assert_int_equal(test_count_entries(*state), 0);
+}
+
 static void the_folder_that_a_path_is_in_can_be_synced(void **state)
 {
     char path[PATH_SIZE], below[PATH_SIZE];
@@ -528,6 +549,7 @@ int main(void)
         IN_FOLDER(a_file_of_unknown_size_is_read_whole),
         IN_FOLDER(every_failed_allocation_is_an_error_and_leaves_nothing),
         IN_FOLDER(a_folder_can_be_synced_and_a_missing_one_cannot),
+        IN_FOLDER(who_gives_up_says_which_file_could_not_be_written),
         IN_FOLDER(the_folder_that_a_path_is_in_can_be_synced),
         IN_FOLDER(a_folder_is_removed_with_all_in_it_and_not_what_its_links_name),
         IN_FOLDER(a_file_with_secrets_is_for_its_owner_alone),
