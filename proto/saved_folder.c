@@ -50,12 +50,22 @@ static bool ends_in(const char *text, const char *end)
     return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
+/* A name that servers give, and give a folder only when it is whole. */
+static bool is_given_name(const char *name)
+{
+    static const char begins[] = "checkpoint-";
+    const char *digits = name + sizeof begins - 1;
+    return strncmp(name, begins, sizeof begins - 1) == 0 && *digits != '\0' &&
+           digits[strspn(digits, "0123456789")] == '\0';
+}
+
+/* Without its manifest such a one is damaged, and not to be passed over. */
 static bool is_checkpoint(const char *folder, const char *name)
 {
     if (!psp_saved_is_name(name) || ends_in(name, PSP_SAVED_PARTIAL) ||
         ends_in(name, PSP_SAVED_REMOVED))
         return false;
-    char *path = psp_saved_path(folder, name, "manifest");
+    char *path = psp_saved_path(folder, name, is_given_name(name) ? "." : "manifest");
     const bool there = path != NULL && access(path, F_OK) == 0;
     psc_free(path);
     return there;

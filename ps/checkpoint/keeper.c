@@ -363,7 +363,7 @@ static psc_status_t newest_with_state(const ps_keeper_t *keeper, const psp_saved
         if (st == PSC_OK && psp_saved_manifest(saved)->state != NULL)
             *at_out = i;
         psp_saved_destroy(saved);
-        if (st != PSC_OK && st != PSC_CORRUPT && st != PSC_UNSUPPORTED) {
+        if (st != PSC_OK && st != PSC_NOT_FOUND && st != PSC_CORRUPT && st != PSC_UNSUPPORTED) {
             *error = fault;
             return st;
         }
