@@ -75,6 +75,7 @@ static psc_status_t open_all(alone_t *alone, const char *address[1], psc_error_t
         .resets = arguments->reset_optimizer.items,
         .n_resets = arguments->reset_optimizer.n,
         .weights = arguments->weights,
+        .read_only = arguments->read_only,
         .keep = arguments->keep,
         .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
         .durability = arguments->durability,

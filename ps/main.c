@@ -248,6 +248,7 @@ static psc_status_t open_server(program_t *program, psc_error_t *error)
         .resets = arguments->reset_optimizer.items,
         .n_resets = arguments->reset_optimizer.n,
         .weights = arguments->weights,
+        .read_only = arguments->read_only,
         .keep = arguments->keep,
         .checkpoint_every_us = (uint64_t)(arguments->checkpoint_every_s * 1e6),
         .durability = arguments->durability,
@@ -361,7 +362,7 @@ static psc_status_t compare_checkpoints(program_t *program, bool failed, psc_err
         st = psc_error_set(error, PSC_INVALID_ARGUMENT,
                            "%" PRIu32 " of %" PRIu32 " servers are to go on from a checkpoint in "
                            "another way than this one: give the same --resume, "
-                           "--reset-optimizer and --weights to all of them",
+                           "--reset-optimizer, --weights and --read-only to all of them",
                            n_ways, n);
     return st;
 }

@@ -305,7 +305,7 @@ void ps_server_ask(ps_server_t *server, bool passed_on)
 {
     if (server->rounds == NULL) {
         psc_log(PSC_LOG_WARN, "a signal asks for a checkpoint: start the server with "
-                              "--checkpoints DIR");
+                              "--checkpoints DIR, and without --read-only");
         return;
     }
     ps_server_rounds_ask(server->rounds, passed_on);
@@ -362,7 +362,7 @@ static void tell_failure(ps_server_t *server, const psc_error_t *why)
         n_told += ps_shard_handle(server->shard, buffer, &known) != PSC_OK;
     }
     psc_log(PSC_LOG_DEBUG, "%zu more requests were refused", n_told);
-    if (server->writer != NULL)
+    if (server->writer != NULL && !server->options.read_only)
         psc_log(PSC_LOG_WARN, "no last checkpoint is made, since the server fails: the next run "
                               "goes on from the newest one that is whole");
 }
@@ -444,6 +444,8 @@ psc_status_t ps_server_close(ps_server_t *server, bool failed, bool discard, psc
     ps_server_log_stop(server->log);
     ps_shard_destroy(server->shard);
     ps_watch_destroy(server->watch);
+    /* What a server for reading has is in the checkpoint. */
+    discard = discard || server->options.read_only;
     bool clean = !failed && !discard;
     /* Workers that were stopped go on from a checkpoint, as after a crash. */
     const bool goes_back = server->keeper != NULL && server->options.n_workers != 0 &&

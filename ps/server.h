@@ -48,8 +48,10 @@ typedef struct ps_server_options {
     const char *const *resets; /* [n_resets] texts of ps_restore_reset. Borrowed */
     size_t n_resets;           /* not 0: there must be a checkpoint to go on from */
     const char
-        *weights;  /* DIR/NAME of a checkpoint whose weights are taken where there is none to go
+        *weights; /* DIR/NAME of a checkpoint whose weights are taken where there is none to go
                             on from; NULL: none */
+    bool
+        read_only; /* serves the checkpoint and refuses whatever changes it; writes nothing there */
     uint64_t keep; /* checkpoints that stay; 0: all */
     bool same_run; /* the run goes on under the checkpoint's id, and guests with it */
     ps_durability_t durability;   /* PUSH and SYNC need checkpoints */

@@ -10,6 +10,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "ps/serve/serve.h"
 #include "ps/store/cold.h"
@@ -126,6 +127,31 @@ static psc_status_t find_checkpoint(ps_server_t *server, psc_error_t *error)
     return st;
 }
 
+/* Nobody trains on a checkpoint that is only shown, and there must be one. */
+static psc_status_t check_read_only(ps_server_t *server, psc_error_t *error)
+{
+    const ps_server_options_t *options = &server->options;
+    server->options.same_run = false;
+    if (options->n_workers != 0)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--read-only serves guests, and this job has %" PRIu32
+                             " workers: start the servers without any",
+                             options->n_workers);
+    if (server->restore == NULL)
+        return psc_error_set(error, PSC_NOT_FOUND,
+                             "--read-only: there is no checkpoint to serve in %s (--resume %s)",
+                             options->checkpoints, options->resume);
+    return PSC_OK;
+}
+
+/* Its rows are a copy that nobody misses. So that the data of a run that writes is never taken for
+ * one, nor the other way round, it is of a lineage of its own. */
+static uint64_t data_lineage(const ps_server_t *server)
+{
+    const uint64_t lineage = server->keeper != NULL ? ps_keeper_lineage(server->keeper) : 0;
+    return server->options.read_only ? psc_mix64(lineage) | 1 : lineage;
+}
+
 /* The folder of checkpoints, and the one to go on from. */
 static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
 {
@@ -134,12 +160,15 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
                                         .rank = options->rank,
                                         .n_servers = options->n_servers,
                                         .cluster = options->cluster,
+                                        .read_only = options->read_only,
                                         .keep = options->keep};
     psc_status_t st = PSC_OK;
     if (options->checkpoints != NULL)
         st = ps_keeper_open(&keeper, &server->keeper, error);
     if (st == PSC_OK)
         st = find_checkpoint(server, error);
+    if (st == PSC_OK && options->read_only)
+        st = check_read_only(server, error);
     if (st != PSC_OK || options->checkpoints == NULL)
         return st;
     if (ps_server_resumed(server) != NULL)
@@ -149,18 +178,17 @@ static psc_status_t open_checkpoints(ps_server_t *server, psc_error_t *error)
         server->options.cluster = ps_restore_cluster(server->restore);
         ps_keeper_set_cluster(server->keeper, server->options.cluster);
     }
-    return find_log(server, error);
+    return options->read_only ? PSC_OK : find_log(server, error);
 }
 
 /* Directory and cold tier, empty or as a checkpoint has them. */
 static psc_status_t open_cold(ps_server_t *server, ps_cold_t **cold_out, psc_error_t *error)
 {
     const ps_server_options_t *options = &server->options;
-    const ps_data_owner_t owner = {
-        .cluster = options->cluster,
-        .rank = options->rank,
-        .n_servers = options->n_servers,
-        .lineage = server->keeper != NULL ? ps_keeper_lineage(server->keeper) : 0};
+    const ps_data_owner_t owner = {.cluster = options->cluster,
+                                   .rank = options->rank,
+                                   .n_servers = options->n_servers,
+                                   .lineage = data_lineage(server)};
     const uint64_t memory_bytes = ps_cold_rocks_memory(options->memory_bytes);
     ps_restore_way_t way = {.memory_bytes = memory_bytes};
     ps_cold_t *cold = NULL;
@@ -200,7 +228,8 @@ static psc_status_t open_rounds(ps_server_t *server, psc_error_t *error)
                                                           options->n_servers == 1,
                                                   .shard = server->shard,
                                                   .fellows = options->fellows};
-    if (server->writer == NULL || (options->n_servers != 1 && options->fellows == NULL))
+    if (server->writer == NULL || options->read_only ||
+        (options->n_servers != 1 && options->fellows == NULL))
         return PSC_OK;
     return ps_server_rounds_create(&of_rounds, &server->rounds, error);
 }
@@ -255,6 +284,7 @@ psc_status_t ps_server_open_parts(ps_server_t *server, psc_error_t *error)
         .guest_window_bytes = GUEST_WINDOW_BYTES,
         .addresses = options->addresses,
         .writer = server->writer != NULL ? ps_writer_interface(server->writer) : NULL,
+        .read_only = options->read_only,
         .resumed = ps_server_resumed(server),
     };
     st = ps_shard_create(&shard_options, &server->shard, error);

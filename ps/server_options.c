@@ -229,6 +229,14 @@ static const psc_option_t options[] = {
              "what a client left there are not taken, so that a training begins at its first "
              "batch. Where there is a checkpoint to go on from (--checkpoints, --resume) that is "
              "what counts, so that the same command line goes on. DIR is only read."},
+    {.name = "read-only",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(ps_server_arguments_t, read_only),
+     .environment = "EMBPS_READ_ONLY",
+     .help = "Serve the checkpoint that --checkpoints and --resume say as it is, to guests: what "
+             "would change anything (a push, an import, a new table, a clock, a checkpoint) is "
+             "refused. Nothing is written into DIR, which a run may be writing its checkpoints to; "
+             "--data has a copy of the rows, which goes at the end."},
     {.name = "durability",
      .argument = "LEVEL",
      .type = PSC_OPTION_TEXT,
@@ -283,6 +291,27 @@ const psc_command_t ps_server_command = {
     .examples = "mpirun -n 1 embps-server --data /tmp/tables --memory 512M : -n 1 embps-train "
                 "skipgram --corpus text --out vectors.txt",
 };
+
+static psc_status_t check_read_only(const ps_server_arguments_t *arguments, psc_error_t *error)
+{
+    const char *without = arguments->weights != NULL               ? "--weights"
+                          : arguments->reset_optimizer.n != 0      ? "--reset-optimizer"
+                          : arguments->checkpoint_every_s > 0      ? "--checkpoint-every"
+                          : strcmp(arguments->resume, "none") == 0 ? "--resume none"
+                                                                   : NULL;
+    if (!arguments->read_only)
+        return PSC_OK;
+    if (arguments->checkpoints == NULL || arguments->listen == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--read-only serves a checkpoint to guests: give --checkpoints DIR "
+                             "and --listen HOST:PORT");
+    if (without != NULL || arguments->durability >= PS_DURABILITY_PUSH)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "--read-only takes a checkpoint as it is, and makes nothing: leave %s "
+                             "out",
+                             without != NULL ? without : "--durability");
+    return PSC_OK;
+}
 
 static psc_status_t check_weights(const char *weights, psc_error_t *error)
 {
@@ -339,14 +368,16 @@ psc_status_t ps_server_arguments_parse(int argc, char *const argv[],
         if (st != PSC_OK)
             return st;
     }
-    st = check_weights(arguments.weights, error);
+    while (strcmp(arguments.durability_name, durability_names[arguments.durability]) != 0)
+        arguments.durability++;
+    st = check_read_only(&arguments, error);
+    if (st == PSC_OK)
+        st = check_weights(arguments.weights, error);
     if (st != PSC_OK)
         return st;
     if (arguments.checkpoints == NULL && arguments.checkpoint_every_s != 0)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--checkpoint-every is of use with --checkpoints alone");
-    while (strcmp(arguments.durability_name, durability_names[arguments.durability]) != 0)
-        arguments.durability++;
     if (arguments.checkpoints == NULL && arguments.durability >= PS_DURABILITY_PUSH)
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "--durability %s keeps a log with the checkpoints: give --checkpoints "
@@ -385,5 +416,5 @@ uint64_t ps_server_arguments_way(const ps_server_arguments_t *arguments)
     uint64_t way = add_text(0, arguments->resume);
     for (size_t i = 0; i < arguments->reset_optimizer.n; i++)
         way = add_text(way, arguments->reset_optimizer.items[i]);
-    return add_text(way, arguments->weights);
+    return psc_mix64(add_text(way, arguments->weights) ^ arguments->read_only);
 }

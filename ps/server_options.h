@@ -31,6 +31,7 @@ typedef struct ps_server_arguments {
     double checkpoint_every_s;                      /* --checkpoint-every; 0: never */
     const char *resume;                             /* --resume */
     const char *weights;                            /* --weights; NULL: none */
+    bool read_only;                                 /* --read-only */
     psc_option_list_t reset_optimizer;              /* --reset-optimizer */
     const char *durability_name;                    /* --durability, and the same as a number */
     ps_durability_t durability;

@@ -96,7 +96,8 @@ static psc_status_t find_lineage(ps_keeper_t *keeper, psc_error_t *error)
     if (path == NULL)
         return no_memory(error);
     psc_status_t st = PSC_OK;
-    for (int tries = 0; st == PSC_OK && access(path, F_OK) != 0; tries++) {
+    for (int tries = 0; st == PSC_OK && !keeper->options.read_only && access(path, F_OK) != 0;
+         tries++) {
         st = make_lineage(keeper, path, error);
         if (st == PSC_NOT_FOUND && tries < LINEAGE_TRIES)
             st = PSC_OK; /* the first server, which starts just now, took it for a leftover */
@@ -139,16 +140,17 @@ psc_status_t ps_keeper_open(const ps_keeper_options_t *options, ps_keeper_t **ke
     keeper->lock_fd = -1;
     keeper->folder = psc_strdup(options->folder);
     psc_status_t st = keeper->folder == NULL ? no_memory(error) : PSC_OK;
-    if (st == PSC_OK && mkdir(keeper->folder, 0777) != 0 && errno != EEXIST)
+    const bool writes = !options->read_only, first = writes && options->rank == 0;
+    if (st == PSC_OK && writes && mkdir(keeper->folder, 0777) != 0 && errno != EEXIST)
         st = psc_error_set_errno(error, errno, "cannot make the folder of checkpoints %s",
                                  keeper->folder);
-    if (st == PSC_OK) /* whoever made it may have been killed before it did that */
+    if (st == PSC_OK && writes) /* whoever made it may have been killed before it did that */
         st = psc_file_sync_parent(keeper->folder, error);
-    if (st == PSC_OK && options->rank == 0)
+    if (st == PSC_OK && first)
         st = psp_saved_lock(keeper->folder, &keeper->lock_fd, error);
-    if (st == PSC_OK && options->rank == 0)
+    if (st == PSC_OK && first)
         st = clean(keeper, error);
-    if (st == PSC_OK && options->rank == 0) /* so also a checkpoint that nobody said is there */
+    if (st == PSC_OK && first) /* so also a checkpoint that nobody said is there */
         st = psc_file_sync_dir(keeper->folder, error);
     if (st == PSC_OK)
         st = find_lineage(keeper, error);

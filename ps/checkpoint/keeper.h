@@ -17,12 +17,14 @@ typedef struct ps_keeper_options {
     const char *folder; /* made where its parent exists */
     uint32_t rank, n_servers;
     uint64_t cluster;
-    uint64_t keep; /* the newest checkpoints that stay, beside those of ps_keeper_commit; 0: all */
+    bool read_only; /* nothing is made, locked or removed: only for ps_keeper_standing and paths */
+    uint64_t keep;  /* the newest checkpoints that stay, beside those of ps_keeper_commit; 0: all */
 } ps_keeper_options_t;
 
 /*
  * Opens the folder; the first server also locks it and removes leftovers. Errors: IN_USE (another
- * run writes there), IO, DISK_FULL, NOT_FOUND (no parent), NO_MEMORY. Gives.
+ * run writes there), IO, DISK_FULL, NOT_FOUND (no parent; read_only: no such folder), NO_MEMORY.
+ * Gives.
  */
 PSC_MUST_CHECK psc_status_t ps_keeper_open(const ps_keeper_options_t *options,
                                            ps_keeper_t **keeper_out, psc_error_t *error);

@@ -136,7 +136,9 @@ psc_status_t ps_serve_open_table(ps_shard_t *shard, ps_session_t *session, ps_re
                                table->name, table->number, options->table);
     } else {
         uint32_t number = 0;
-        st = ps_permit_table(request, wanted.name, PSP_RIGHT_ADMIN, error);
+        st = ps_permit_change(shard, "a new table", error);
+        if (st == PSC_OK)
+            st = ps_permit_table(request, wanted.name, PSP_RIGHT_ADMIN, error);
         if (st == PSC_OK && shard->options.rank == 0)
             st = check_name(wanted.name, error);
         if (st == PSC_OK)

@@ -56,11 +56,35 @@ psc_status_t ps_permit_table(const ps_request_t *request, const char *table, uns
                          psp_right_name(right));
 }
 
+psc_status_t ps_permit_change(const ps_shard_t *shard, const char *what, psc_error_t *error)
+{
+    if (!shard->options.read_only)
+        return PSC_OK;
+    return psc_error_set(error, PSC_DENIED,
+                         "%s is refused: this server only shows checkpoint %s (--read-only)", what,
+                         shard->options.resumed);
+}
+
+/* Whether a request leaves all as it is. Clocks move the time by which rows expire; a checkpoint's
+ * state may be read. */
+static bool only_reads(const psp_message_t *message)
+{
+    if (message->kind == PSP_CHECKPOINT)
+        return message->u.checkpoint.step == PSP_CHECKPOINT_READ;
+    return message->kind != PSP_CLOCK &&
+           (needed[message->kind] == ANYBODY || needed[message->kind] == PSP_RIGHT_READ);
+}
+
 psc_status_t ps_permit_request(const ps_shard_t *shard, const ps_request_t *request,
                                psc_error_t *error)
 {
     const psp_message_t *message = &request->message;
     const unsigned right = needed[message->kind];
+    if (!only_reads(message)) {
+        psc_status_t st = ps_permit_change(shard, psp_kind_name((uint32_t)message->kind), error);
+        if (st != PSC_OK)
+            return st;
+    }
     if (request->buffer->grant == NULL || right == ANYBODY)
         return PSC_OK;
     if (right == 0)

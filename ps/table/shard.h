@@ -50,6 +50,7 @@ typedef struct ps_shard_options {
     const char *const
         *addresses; /* [n_servers] where guests reach the servers, or NULL. Borrowed */
     const struct ps_save_writer *writer; /* of checkpoints; NULL: none are made. Borrowed */
+    bool read_only;                      /* what changes anything is refused */
     const char *resumed; /* the checkpoint that the run goes on from; NULL: none. Borrowed */
 } ps_shard_options_t;
 

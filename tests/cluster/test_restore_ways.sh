@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Ways to go on from a checkpoint other than as it was: with another optimizer, which only an option allows.
+# Ways to go on from a checkpoint other than as it was: with another optimizer, which only an option allows; with the
+# weights alone; for reading only.
 # $1: build folder, $2: temporary folder.
 set -euo pipefail
 build=$1 dir=$2
@@ -70,7 +71,7 @@ serve "${saved[@]}" --durability push --reset-optimizer pushes=adam,beta1=0.5 # 
 logs "has optimizer adam, as --reset-optimizer says: its state stays"
 stop TERM
 two=("${bare[@]}" -n 1 "${refused[@]}" --reset-optimizer pushes=sgd : -n 1 "${refused[@]}")
-says 2 "give the same --resume, --reset-optimizer and --weights to all of them" "${two[@]}"
+says 2 "give the same --resume, --reset-optimizer, --weights and --read-only to all of them" "${two[@]}"
 
 # ---- the weights alone ----
 
@@ -102,4 +103,49 @@ rm -r second.data
 job_of second --weights "$dir/first.saved/$newest" # the same line: from its own checkpoint
 grep -qF 'goes on from checkpoint' second.log || { failed "it does not go on"; cat second.log; }
 find first.saved -type f -printf '%P %s %T@\n' | sort | cmp - before || failed "the folder of weights has changed"
+
+# ---- for reading only ----
+
+content() # FOLDER: all that is in it
+{
+    (cd "$1" && find . -printf '%P %s %T@ %m\n' | sort && find . -type f -print0 | sort -z | xargs -0 sha256sum)
+}
+shows=("$server" --listen 127.0.0.1:0 --data "$dir/shown" --checkpoints "$dir/writes" --read-only)
+says 2 "--read-only serves a checkpoint to guests" "$server" --data d --checkpoints c --read-only
+says 2 "leave --checkpoint-every out" "${shows[@]}" --checkpoint-every 5
+says 2 "leave --durability out" "${shows[@]}" --durability sync
+says 2 "leave --resume none out" "${shows[@]}" --resume none
+says 3 "writes/lineage" "${shows[@]}"
+[ ! -e writes ] || failed "a folder of checkpoints was made"
+serve --data "$dir/writes.data" --checkpoints "$dir/writes"
+says 3 "there is no checkpoint to serve in $dir/writes" "${shows[@]}"
+"$guest" push "$address" record 3 400 60000 || failed "no rows"
+says 0 'checkpoint-0000000001' "$embps" checkpoint "$address"
+says 0 '"rows": 400' "$embps" export "$address" pushes --output rows-file --json
+writer=$job writer_address=$address
+content writes >before
+for ends in KILL TERM; do # the second one finds what the first has left
+    serve --data "$dir/shown" --checkpoints "$dir/writes" --read-only
+    says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+    says 0 '"rows": 400' "$embps" export "$address" pushes --output shown-file --json
+    cmp rows-file shown-file || failed "the export is another"
+    says 0 "$((first + 1))" "$embps" nearest --server "$address" --table pushes "$first" --top 400
+    says 1 "push is refused: this server only shows checkpoint checkpoint-0000000001 (--read-only)" \
+        "$guest" push "$address" record-new 3 1 60000
+    says 8 "import is refused" "$embps" import "$address" pushes --input rows-file
+    says 8 "a new table is refused" "$embps" import "$address" other --input rows-file
+    says 8 "checkpoint is refused" "$embps" checkpoint "$address"
+    says 0 "$first  present  1 1 1 1" "$embps" get "$address" pushes "$first"
+    kill -USR1 "$job"
+    await 60 grep -q "and without --read-only" log || failed "a signal for a checkpoint is not answered"
+    stop $ends
+done
+[ ! -e shown/server-0/rocksdb ] || failed "the copy stays: $(ls -R shown)"
+content writes | cmp - before || { failed "the folder of checkpoints has changed"; content writes | diff - before; }
+job=$writer
+says 0 'checkpoint-0000000002' "$embps" checkpoint "$writer_address"
+stop TERM
+says 43 "writes.data/server-0" "$server" --listen 127.0.0.1:0 --data "$dir/writes.data" --checkpoints "$dir/writes" --read-only
+says 2 "start the servers without any" "${bare[@]}" -n 1 "${shows[@]}" : -n 1 "$train" skipgram --corpus "$dir/text" \
+    --out "$dir/none"
 exit $((failures > 0))

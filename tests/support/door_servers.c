@@ -126,6 +126,7 @@ door_servers_t *door_servers_start(const door_servers_options_t *options)
             .resets = options->resets,
             .n_resets = options->n_resets,
             .weights = options->weights,
+            .read_only = options->read_only,
             .keep = options->keep,
             .checkpoint_every_us = options->every_us,
             .same_run = true,

@@ -24,6 +24,7 @@ typedef struct door_servers_options {
     const char *const *resets; /* [n_resets] as in ps_server_options_t */
     size_t n_resets;
     const char *weights;
+    bool read_only;
     uint64_t keep;       /* checkpoints; 0: all */
     uint64_t every_us;   /* one each time that has passed; 0: never */
     const char *tokens;  /* a file of them (proto/rights.h); NULL: none are asked for */

@@ -65,7 +65,7 @@ enum {
     EMBPS_UNSUPPORTED = 5,
     EMBPS_BUSY = 6,
     EMBPS_INTERRUPTED = 7,
-    EMBPS_DENIED = 8, /* this client's token does not allow it, or is none the servers know */
+    EMBPS_DENIED = 8, /* this client's token does not allow it; or the servers only show rows */
     EMBPS_PROTOCOL = 20,
     EMBPS_PEER_GONE = 21,
     EMBPS_TIMEOUT = 22,

@@ -33,7 +33,7 @@ static int no_environment(void **unused)
            unsetenv("EMBPS_TLS_CLIENT_CA") + unsetenv("EMBPS_CHECKPOINTS") +
            unsetenv("EMBPS_DURABILITY") + unsetenv("EMBPS_KEEP") + unsetenv("EMBPS_RESUME") +
            unsetenv("EMBPS_CHECKPOINT_EVERY") + unsetenv("EMBPS_WEIGHTS") +
-           unsetenv("EMBPS_CHECKSUMS");
+           unsetenv("EMBPS_CHECKSUMS") + unsetenv("EMBPS_READ_ONLY");
 }
 
 static void takes_its_options_and_defaults(void **unused)
