@@ -384,6 +384,8 @@ typedef struct psp_checkpoint {
     char name[PSP_CHECKPOINT_NAME_MAX + 1];
     uint64_t offset;
     bool detached, in_step, everywhere;
+    bool vocabulary;                /* STATE alone */
+    uint64_t whole_bytes, checksum; /* with vocabulary: of all of it, if that is asked; else 0 */
     size_t n;
     const uint8_t *state; /* [n] */
 } psp_checkpoint_t;

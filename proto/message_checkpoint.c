@@ -31,6 +31,9 @@ psc_status_t psp_pack_checkpoint(psp_pool_t *pool, const psp_message_t *message,
     to.detached = from->detached;
     to.in_step = from->in_step;
     to.everywhere = from->everywhere;
+    to.vocabulary = from->vocabulary;
+    to.whole_bytes = from->whole_bytes;
+    to.checksum = from->checksum;
     const psp_bulk_t state = {15, from->n, from->state, NULL};
     return psp_pack(pool, PSP_CHECKPOINT, &to.base, &state, 1, buffer_out, error);
 }
@@ -72,11 +75,16 @@ psc_status_t psp_unpack_checkpoint(const psp_unpacker_t *u, const void *message,
     const uint32_t step = (uint32_t)from->step;
     if (step > PSP_CHECKPOINT_LOOK)
         return psp_unpack_refuse_number(u, "step", step);
+    if (from->vocabulary && step != PSP_CHECKPOINT_STATE)
+        return psp_unpack_refuse_number(u, "step with a vocabulary", step);
     *to = (psp_checkpoint_t){.step = (psp_checkpoint_step_t)step,
                              .offset = from->offset,
                              .detached = from->detached,
                              .in_step = from->in_step,
                              .everywhere = from->everywhere,
+                             .vocabulary = from->vocabulary,
+                             .whole_bytes = from->whole_bytes,
+                             .checksum = from->checksum,
                              .n = state->size,
                              .state = state->size != 0 ? state->start : u->data};
     return read_name(u, from->name, to->name);

@@ -85,6 +85,8 @@ static psc_status_t check_manifest(const char *path, const psp_saved_manifest_t 
         return damaged(path, "it has not as many parts as servers", error);
     if (manifest->state != NULL && strcmp(manifest->state->name, "state") != 0)
         return damaged(path, "the state has another name", error);
+    if (manifest->vocabulary != NULL && strcmp(manifest->vocabulary->name, "vocabulary") != 0)
+        return damaged(path, "the vocabulary has another name", error);
     return PSC_OK;
 }
 

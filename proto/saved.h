@@ -22,7 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSP_SAVED_FORMAT 2u     /* 1: without files of a chain; is read too */
+/* 1: without files of a chain; 2: without a vocabulary; both are read too. */
+#define PSP_SAVED_FORMAT 3u
 #define PSP_SAVED_NAME_MAX 127u /* of a checkpoint, and of a file in it */
 #define PSP_SAVED_SERVERS_MAX 65535u
 /* Files of images that "rows" rests on, from 0, the oldest; see ps/checkpoint/README.md. */

@@ -235,16 +235,16 @@ psc_status_t psp_saved_check_files(const char *folder, const psp_saved_manifest_
     return tell(&faults, error);
 }
 
-static void check_state(const char *folder, const psp_saved_manifest_t *manifest, bool deep,
-                        faults_t *faults)
+/* A file of the client that asked for the checkpoint; NULL: there is none. */
+static void check_client(const char *folder, const psp_saved_manifest_t *manifest,
+                         const psp_saved_file_t *file, bool deep, faults_t *faults)
 {
     psc_error_t fault = PSC_ERROR_INIT;
-    if (manifest->state == NULL)
+    if (file == NULL)
         return;
-    char *path = psp_saved_path(folder, manifest->name, "state");
+    char *path = psp_saved_path(folder, manifest->name, file->name);
     psc_status_t st = path == NULL ? no_memory(folder, &fault)
-                                   : check_file(path, manifest->state->size,
-                                                deep ? &manifest->state->checksum : NULL,
+                                   : check_file(path, file->size, deep ? &file->checksum : NULL,
                                                 manifest->parts[0]->host, &fault);
     if (st != PSC_OK)
         add_fault(faults, &fault);
@@ -271,7 +271,8 @@ psc_status_t psp_saved_verify(const char *folder, const char *name, bool deep,
             check_files(folder, manifest, psp_saved_part(part), deep, &faults);
         psp_saved_destroy(part);
     }
-    check_state(folder, manifest, deep, &faults);
+    check_client(folder, manifest, manifest->state, deep, &faults);
+    check_client(folder, manifest, manifest->vocabulary, deep, &faults);
     psp_saved_destroy(saved);
     return tell(&faults, error);
 }

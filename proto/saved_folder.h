@@ -6,6 +6,7 @@
  *     DIR/log/                    what came after the newest one, where servers keep that (ps/log)
  *     DIR/NAME/manifest           written last: a folder without it is no checkpoint
  *     DIR/NAME/state              bytes of the client that asked for it
+ *     DIR/NAME/vocabulary         of that client too: "word count", line i (from 0) for id i
  *     DIR/NAME/server-N/part      what server N was, and its files:
  *     DIR/NAME/server-N/rocksdb/  rows, as the cold tier had them
  *     DIR/NAME/server-N/rows      rows that count more than those: images, one behind the other
@@ -65,7 +66,7 @@ PSC_MUST_CHECK psc_status_t psp_saved_check_files(const char *folder,
                                                   psp_saved_fault_fn fn, void *context,
                                                   psc_error_t *error);
 
-/* The same of the whole checkpoint: manifest, parts, files, state. */
+/* The same of the whole checkpoint: manifest, parts, files, state, vocabulary. */
 PSC_MUST_CHECK psc_status_t psp_saved_verify(const char *folder, const char *name, bool deep,
                                              psp_saved_fault_fn fn, void *context,
                                              psc_error_t *error);

@@ -73,6 +73,33 @@ static psc_status_t send_state(embps_client_t *client, psp_checkpoint_t *step, c
     return st;
 }
 
+/* Only where the checkpoint before has others, or none. */
+static psc_status_t send_words(embps_client_t *client, psp_checkpoint_t *step,
+                               const psw_words_t *words, psc_error_t *error)
+{
+    psp_checkpoint_t piece = *step;
+    psp_checkpoint_reply_t reply = {.state_bytes = 0};
+    psc_status_t st = PSC_OK;
+    if (words->n == 0)
+        return PSC_OK;
+    piece.step = PSP_CHECKPOINT_STATE;
+    piece.vocabulary = true;
+    piece.whole_bytes = words->n;
+    piece.checksum = words->checksum;
+    st = take_step(client, &piece, 0, 1, &reply, NULL, 0, error);
+    if (st != PSC_OK || reply.state_bytes == words->n)
+        return st;
+    piece.whole_bytes = piece.checksum = 0;
+    for (size_t done = 0; st == PSC_OK && done < words->n; done += piece.n) {
+        const size_t left = words->n - done, most = piece_bytes(client);
+        piece.offset = done;
+        piece.n = left < most ? left : most;
+        piece.state = words->bytes + done;
+        st = take_step(client, &piece, 0, 1, NULL, NULL, 0, error);
+    }
+    return st;
+}
+
 /* SAVE at all servers, at each in its turn. */
 static psc_status_t save(embps_client_t *client, psp_checkpoint_t *step, psc_error_t *error)
 {
@@ -170,7 +197,9 @@ psc_status_t psw_making_begin(embps_client_t *client, bool in_step, const void *
 /* All parts are there: the state, and the end, which the first server's disk makes long. */
 static psc_status_t begin_commit(psw_making_t *making, psc_error_t *error)
 {
-    psc_status_t st = send_state(making->client, &making->step, making->state, making->n, error);
+    psc_status_t st = send_words(making->client, &making->step, &making->words, error);
+    if (st == PSC_OK)
+        st = send_state(making->client, &making->step, making->state, making->n, error);
     making->step.step = PSP_CHECKPOINT_COMMIT;
     if (st == PSC_OK)
         st = take_step(making->client, &making->step, 0, 1, NULL, NULL, 0, error);

@@ -9,6 +9,7 @@
 #ifndef WORKER_CHECKPOINT_MAKING_H
 #define WORKER_CHECKPOINT_MAKING_H
 
+#include "worker/checkpoint_words.h"
 #include "worker/client_state.h"
 
 /* One under way. Plain data. */
@@ -17,6 +18,7 @@ typedef struct psw_making {
     psp_checkpoint_t step;  /* with its name */
     const uint8_t *state;   /* [n] borrowed until it is over */
     size_t n;
+    psw_words_t words;      /* to be set when it has begun, if there are any; n 0: none */
     psw_request_t *request; /* asks how far a server is */
     uint32_t server;        /* that is looked at */
     bool committed;         /* the first server has been told to */

@@ -313,7 +313,7 @@ static psc_status_t look_at_part(const ps_keeper_t *keeper, const char *name, ui
 
 /* The manifest, once all parts are there. */
 static psc_status_t write_manifest(const ps_keeper_t *keeper, const char *name,
-                                   psp_saved_file_t *state, psc_error_t *error)
+                                   const ps_keeper_client_t *client, psc_error_t *error)
 {
     const uint32_t n = keeper->options.n_servers;
     psp_saved_manifest_t manifest = EMBPS__CHECKPOINT__V1__MANIFEST__INIT;
@@ -339,7 +339,8 @@ static psc_status_t write_manifest(const ps_keeper_t *keeper, const char *name,
     manifest.n_servers = n;
     manifest.n_parts = n;
     manifest.parts = pointers;
-    manifest.state = state;
+    manifest.state = client->state;
+    manifest.vocabulary = client->vocabulary;
     if (st == PSC_OK)
         st = psp_saved_write(path, PSP_SAVED_MANIFEST, NULL, 0, &manifest.base, &size, &checksum,
                              error);
@@ -396,10 +397,10 @@ static void prune(const ps_keeper_t *keeper)
     psp_saved_names_clear(&names);
 }
 
-psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
-                              psc_error_t *error)
+psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name,
+                              const ps_keeper_client_t *client, psc_error_t *error)
 {
-    psc_status_t st = write_manifest(keeper, name, state, error);
+    psc_status_t st = write_manifest(keeper, name, client, error);
     if (st != PSC_OK)
         return st;
     char *from = ps_keeper_path(keeper, name, NULL, true);
@@ -415,7 +416,7 @@ psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_f
     psc_free(from);
     psc_free(to);
     if (st == PSC_OK) {
-        ps_keeper_stand_at(keeper, name, state != NULL);
+        ps_keeper_stand_at(keeper, name, client->state != NULL);
         prune(keeper);
     }
     return st;

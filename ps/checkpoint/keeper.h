@@ -51,16 +51,21 @@ PSC_MUST_CHECK psc_status_t ps_keeper_begin(ps_keeper_t *keeper, char name[PSP_S
  * memory. */
 char *ps_keeper_path(const ps_keeper_t *keeper, const char *name, const char *file, bool shared);
 
+/* Files of the client that asked for a checkpoint; NULL: none. Borrows. */
+typedef struct ps_keeper_client {
+    psp_saved_file_t *state, *vocabulary;
+} ps_keeper_client_t;
+
 /*
  * All parts are written: checks that they are there, writes the manifest, syncs, renames into
  * place, removes checkpoints that are too many (these, and what cannot be removed, are logged).
  * Beside the newest ones two are kept, which mostly are one: the newest with a client's state, and
- * the newest with it that this run went on from or has made. state: of the client, NULL: none; the
- * run stands at this checkpoint then. Errors: NOT_FOUND, CORRUPT, MISMATCH (a part, by name), IO,
+ * the newest with it that this run went on from or has made. The run stands at this checkpoint
+ * then. Errors: NOT_FOUND, CORRUPT, MISMATCH (a part, by name), IO,
  * DISK_FULL.
  */
 PSC_MUST_CHECK psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name,
-                                             psp_saved_file_t *state, psc_error_t *error);
+                                             const ps_keeper_client_t *client, psc_error_t *error);
 
 /* Removes a checkpoint that was begun: this server's part, and at the first server all of it. */
 PSC_MUST_CHECK psc_status_t ps_keeper_abandon(const ps_keeper_t *keeper, const char *name,

@@ -58,9 +58,10 @@ struct ps_writer {
     /* the thread's */
     char name[PSP_SAVED_NAME_MAX + 1]; /* of the checkpoint under way; "": none */
     psc_error_t fault;                 /* of it */
-    int rows_fd, state_fd;             /* -1: not open */
-    XXH3_state_t *rows_sum, *state_sum;
+    int rows_fd, state_fd, words_fd;   /* -1: not open */
+    XXH3_state_t *rows_sum, *state_sum, *words_sum;
     uint64_t rows_bytes, state_bytes;
+    psp_saved_file_t words; /* the vocabulary, as it is so far; or that of the last checkpoint */
     char last_name[PSP_SAVED_NAME_MAX + 1]; /* of the part that `last` is about */
     files_t last, files;
 };
@@ -159,8 +160,10 @@ static void forget(ps_writer_t *writer)
         (void)close(writer->rows_fd);
     if (writer->state_fd >= 0)
         (void)close(writer->state_fd);
-    writer->rows_fd = writer->state_fd = -1;
-    writer->rows_bytes = writer->state_bytes = 0;
+    if (writer->words_fd >= 0)
+        (void)close(writer->words_fd);
+    writer->rows_fd = writer->state_fd = writer->words_fd = -1;
+    writer->rows_bytes = writer->state_bytes = writer->words.size = 0;
     writer->name[0] = '\0';
     writer->fault = (psc_error_t)PSC_ERROR_INIT;
     clear_files(&writer->files);
@@ -171,6 +174,7 @@ static psc_status_t begin(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *
     forget(writer);
     (void)XXH3_64bits_reset(writer->rows_sum);
     (void)XXH3_64bits_reset(writer->state_sum);
+    (void)XXH3_64bits_reset(writer->words_sum);
     psc_status_t st = ps_keeper_begin(writer->options.keeper, job->name, error);
     memcpy(writer->name, job->name, sizeof writer->name);
     if (st == PSC_OK)
@@ -379,8 +383,63 @@ static psc_status_t add_state(ps_writer_t *writer, const ps_save_job_t *job, psc
     return st;
 }
 
+/* Takes the vocabulary of the checkpoint where the run stands, if it is that. *size: its, or 0. */
+static psc_status_t link_words(ps_writer_t *writer, uint64_t *size, uint64_t checksum,
+                               psc_error_t *error)
+{
+    const ps_keeper_t *keeper = writer->options.keeper;
+    const char *folder = ps_keeper_folder(keeper), *standing = ps_keeper_standing(keeper);
+    psp_saved_t *saved = NULL;
+    psc_error_t ignored = PSC_ERROR_INIT;
+    const uint64_t wanted = *size;
+    *size = 0;
+    if (standing[0] == '\0' || psp_saved_open(folder, standing, &saved, &ignored) != PSC_OK)
+        return PSC_OK;
+    const psp_saved_file_t *file = psp_saved_manifest(saved)->vocabulary;
+    psc_status_t st = PSC_OK;
+    if (file != NULL && file->size == wanted && file->checksum == checksum) {
+        char *from = psp_saved_path(folder, standing, "vocabulary");
+        char *to = ps_keeper_path(keeper, writer->name, "vocabulary", true);
+        st = from == NULL || to == NULL ? no_memory(error) : ps_place_file(from, to, true, error);
+        psc_free(from);
+        psc_free(to);
+        if (st == PSC_OK) {
+            writer->words.size = *size = wanted;
+            writer->words.checksum = checksum;
+        }
+    }
+    psp_saved_destroy(saved);
+    return st;
+}
+
+static psc_status_t add_words(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *error)
+{
+    psc_status_t st = PSC_OK;
+    if (writer->words_fd < 0 && writer->words.size != 0) /* it is another checkpoint's file too */
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "the vocabulary of %s is there: no more of it is taken", writer->name);
+    if (job->size != 0)
+        return link_words(writer, &job->size, job->checksum, error);
+    if (writer->words_fd < 0)
+        st = open_new(writer, "vocabulary", true, &writer->words_fd, error);
+    if (st == PSC_OK)
+        st = append(writer, "vocabulary", writer->words_fd, writer->words_sum, job->bytes, job->n,
+                    error);
+    writer->words.size += job->n;
+    return st;
+}
+
+static psc_status_t finish_words(ps_writer_t *writer, psc_error_t *error)
+{
+    if (writer->words_fd < 0)
+        return PSC_OK;
+    writer->words.checksum = XXH3_64bits_digest(writer->words_sum);
+    return finish_file(writer, "vocabulary", &writer->words_fd, error);
+}
+
 static psc_status_t commit(ps_writer_t *writer, psc_error_t *error)
 {
+    char words[] = "vocabulary";
     psp_saved_file_t state = EMBPS__CHECKPOINT__V1__FILE__INIT;
     char name[] = "state";
     psc_status_t st = PSC_OK;
@@ -396,7 +455,14 @@ static psc_status_t commit(ps_writer_t *writer, psc_error_t *error)
     if (any)
         st = finish_file(writer, "state", &writer->state_fd, error);
     if (st == PSC_OK)
-        st = ps_keeper_commit(writer->options.keeper, writer->name, any ? &state : NULL, error);
+        st = finish_words(writer, error);
+    writer->words.name = words;
+    const ps_keeper_client_t client = {.state = any ? &state : NULL,
+                                       .vocabulary =
+                                           writer->words.size != 0 ? &writer->words : NULL};
+    if (st == PSC_OK)
+        st = ps_keeper_commit(writer->options.keeper, writer->name, &client, error);
+    writer->words.name = NULL;
     if (st == PSC_OK)
         forget(writer);
     return st;
@@ -496,7 +562,7 @@ static psc_status_t run(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *er
     case PS_SAVE_FINISH:
         return finish(writer, job, error);
     case PS_SAVE_STATE:
-        return add_state(writer, job, error);
+        return job->vocabulary ? add_words(writer, job, error) : add_state(writer, job, error);
     case PS_SAVE_COMMIT:
         return commit(writer, error);
     case PS_SAVE_BEGIN:
@@ -572,15 +638,17 @@ psc_status_t ps_writer_start(const ps_writer_options_t *options, ps_writer_t **w
     if (writer == NULL)
         return no_memory(error);
     writer->options = *options;
-    writer->rows_fd = writer->state_fd = -1;
+    writer->rows_fd = writer->state_fd = writer->words_fd = -1;
+    embps__checkpoint__v1__file__init(&writer->words);
     writer->fault = (psc_error_t)PSC_ERROR_INIT;
     writer->staging = psc_strdup(options->staging);
     writer->rows_sum = XXH3_createState();
     writer->state_sum = XXH3_createState();
-    psc_status_t st =
-        writer->staging == NULL || writer->rows_sum == NULL || writer->state_sum == NULL
-            ? no_memory(error)
-            : PSC_OK;
+    writer->words_sum = XXH3_createState();
+    psc_status_t st = writer->staging == NULL || writer->rows_sum == NULL ||
+                              writer->state_sum == NULL || writer->words_sum == NULL
+                          ? no_memory(error)
+                          : PSC_OK;
     writer->interface = (ps_save_writer_t){.context = writer,
                                            .staging = writer->staging,
                                            .submit = submit,
@@ -614,6 +682,7 @@ void ps_writer_stop(ps_writer_t *writer)
     psc_queue_destroy(writer->done);
     (void)XXH3_freeState(writer->rows_sum);
     (void)XXH3_freeState(writer->state_sum);
+    (void)XXH3_freeState(writer->words_sum);
     psc_free(writer->staging);
     psc_free(writer);
 }

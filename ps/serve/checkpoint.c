@@ -29,7 +29,8 @@ static psc_status_t reply(ps_shard_t *shard, ps_request_t *request, psc_error_t 
     psp_message_t message = {.kind = PSP_CHECKPOINT_REPLY};
     psp_checkpoint_reply_t *to = &message.u.checkpoint_reply;
     memcpy(to->name, shard->saver.name, sizeof to->name);
-    to->state_bytes = shard->saver.state_bytes;
+    to->state_bytes = request->message.u.checkpoint.vocabulary ? shard->saver.vocabulary_bytes
+                                                               : shard->saver.state_bytes;
     return ps_shard_reply(shard, request, &message, error);
 }
 
@@ -146,12 +147,15 @@ static psc_status_t step(ps_shard_t *shard, const ps_session_t *session, ps_requ
         psc_status_t st = check_own(saver, session, asked, error);
         if (st != PSC_OK)
             return st;
-        if (asked->step == PSP_CHECKPOINT_STATE && asked->offset != saver->state_bytes)
+        const uint64_t next = asked->vocabulary ? saver->vocabulary_bytes : saver->state_bytes;
+        if (asked->step == PSP_CHECKPOINT_STATE && asked->offset != next)
             return psc_error_set(error, PSC_INVALID_ARGUMENT,
-                                 "a piece of the state at %" PRIu64 ", but the next one is at "
+                                 "a piece of the %s at %" PRIu64 ", but the next one is at "
                                  "%" PRIu64,
-                                 asked->offset, saver->state_bytes);
-        if (asked->step == PSP_CHECKPOINT_STATE)
+                                 asked->vocabulary ? "vocabulary" : "state", asked->offset, next);
+        if (asked->vocabulary)
+            ps_saver_vocabulary(shard, asked->state, asked->n, asked->whole_bytes, asked->checksum);
+        else if (asked->step == PSP_CHECKPOINT_STATE)
             ps_saver_state(shard, asked->state, asked->n);
         else if (asked->step == PSP_CHECKPOINT_COMMIT)
             ps_saver_commit(shard);

@@ -90,7 +90,7 @@ static void set_out(ps_saver_t *saver, const char *name, uint64_t session)
     (void)snprintf(saver->name, sizeof saver->name, "%s", name);
     saver->session = session;
     saver->own = session == 0;
-    saver->state_bytes = saver->part_bytes = 0;
+    saver->state_bytes = saver->vocabulary_bytes = saver->part_bytes = 0;
     saver->begun = false;
     saver->result = (psc_error_t)PSC_ERROR_INIT;
 }
@@ -167,7 +167,22 @@ void ps_saver_state(ps_shard_t *shard, const uint8_t *bytes, size_t n)
     saver->phase = PS_SAVER_STORING;
     saver->job.bytes = bytes;
     saver->job.n = n;
+    saver->job.vocabulary = false;
     saver->state_bytes += n;
+    submit(saver, PS_SAVE_STATE);
+}
+
+void ps_saver_vocabulary(ps_shard_t *shard, const uint8_t *bytes, size_t n, uint64_t whole_bytes,
+                         uint64_t checksum)
+{
+    ps_saver_t *saver = &shard->saver;
+    saver->phase = PS_SAVER_STORING;
+    saver->job.bytes = bytes;
+    saver->job.n = whole_bytes == 0 ? n : 0;
+    saver->job.vocabulary = true;
+    saver->job.size = whole_bytes;
+    saver->job.checksum = checksum;
+    saver->vocabulary_bytes += saver->job.n;
     submit(saver, PS_SAVE_STATE);
 }
 
@@ -366,6 +381,7 @@ static void take_job(ps_shard_t *shard)
             ps_saver_abandon(shard);
     } else if (job->kind == PS_SAVE_STATE) {
         saver->loan_us = shard->now_us;
+        saver->vocabulary_bytes += job->vocabulary ? job->size : 0;
         saver->phase = PS_SAVER_SAVED;
     } else if (job->kind == PS_SAVE_COMMIT) {
         memcpy(saver->committed, saver->name, sizeof saver->committed);

@@ -26,7 +26,7 @@ typedef enum ps_save_kind {
     PS_SAVE_BEGIN,   /* name (in: "" at the first server; out) */
     PS_SAVE_ROWS,    /* piece */
     PS_SAVE_FINISH,  /* image; what the cold tier saved is in the staging folder */
-    PS_SAVE_STATE,   /* the next bytes of the client's state */
+    PS_SAVE_STATE,   /* the next bytes of the client's state, or of its vocabulary */
     PS_SAVE_COMMIT,  /* manifest and name, at the first server */
     PS_SAVE_ABANDON, /* also what is in the staging folder */
     PS_SAVE_READ,    /* name (in: "": the newest of this run; out), offset; out: size, bytes, n */
@@ -51,7 +51,11 @@ typedef struct ps_save_job {
     const ps_save_image_t *image;
     bool partial;    /* FINISH: in: rows are those of a partial cut; out: the next may be one */
     uint64_t offset; /* READ */
-    uint64_t size;   /* out: READ: of the state; FINISH: of all files of the part */
+    /* out: READ: of the state; FINISH: of all files of the part; STATE with vocabulary: in: of all
+     * of it, where the last one may do; out: of that, if it did */
+    uint64_t size;
+    uint64_t checksum;    /* STATE with size */
+    bool vocabulary;      /* STATE */
     const uint8_t *bytes; /* STATE: borrowed; READ: into room */
     size_t n;
     uint8_t *room; /* READ: [PS_SAVE_STATE_BYTES] */
@@ -103,7 +107,7 @@ typedef struct ps_saver {
     char committed[PSP_CHECKPOINT_NAME_MAX + 1]; /* the last one that was; "": none */
     bool begun;                                  /* the BEGIN job came back */
     psc_error_t result; /* of the last checkpoint, or of the last piece of state */
-    uint64_t began_us, state_bytes;
+    uint64_t began_us, state_bytes, vocabulary_bytes;
     uint64_t part_bytes; /* of the last part that was written */
     bool partial;        /* the cut is, and then whether the next may be */
     bool base;           /* the last checkpoint was committed, and the next may rest on it */
@@ -143,6 +147,10 @@ PSC_MUST_CHECK psc_status_t ps_saver_cut(struct ps_shard *shard, psc_error_t *er
 /* In SAVED only: the next piece of the client's state; the end; giving it up, also in OPEN. bytes:
  * borrowed until the phase changes. */
 void ps_saver_state(struct ps_shard *shard, const uint8_t *bytes, size_t n);
+/* The same of its vocabulary; whole_bytes not 0: nothing but whether the last checkpoint of this
+ * run has one of that size and checksum, which is then taken (vocabulary_bytes in SAVED). */
+void ps_saver_vocabulary(struct ps_shard *shard, const uint8_t *bytes, size_t n,
+                         uint64_t whole_bytes, uint64_t checksum);
 void ps_saver_commit(struct ps_shard *shard);
 void ps_saver_abandon(struct ps_shard *shard);
 /* While it is cut or written, too: gives it up as soon as that is possible. */

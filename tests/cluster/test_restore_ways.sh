@@ -77,14 +77,14 @@ says 2 "give the same --resume, --reset-optimizer, --weights and --read-only to 
 
 # shellcheck source=tests/support/trainings
 . "$(dirname "${BASH_SOURCE[0]}")/../support/trainings"
-grouped_text 11 400 40 40 12 >text
+grouped_text 11 6000 40 40 12 >text
 job_of() # NAME SERVER-OPTION...
 {
     local name=$1
     shift
     "${bare[@]}" -n 2 "$server" --data "$dir/$name.data" --checkpoints "$dir/$name.saved" --memory 16M \
-        --log-level info "$@" : -n 1 "$train" skipgram --corpus "$dir/text" --dim 8 --min-count 1 --epochs 1 \
-        --batch-words 400 --checkpoint-batches 4 --out "$dir/$name.in" >"$name.log" 2>&1 </dev/null ||
+        --log-level info "$@" : -n 1 "$train" skipgram --corpus "$dir/text" --dim 24 --min-count 1 --epochs 3 \
+        --batch-words 400 --checkpoint-batches 60 --out "$dir/$name.in" >"$name.log" 2>&1 </dev/null ||
         { failed "$name ends with $?"; cat "$name.log"; }
 }
 job_of first
@@ -103,6 +103,37 @@ rm -r second.data
 job_of second --weights "$dir/first.saved/$newest" # the same line: from its own checkpoint
 grep -qF 'goes on from checkpoint' second.log || { failed "it does not go on"; cat second.log; }
 find first.saved -type f -printf '%P %s %T@\n' | sort | cmp - before || failed "the folder of weights has changed"
+
+# The vocabulary is a part of each checkpoint of a training, one file for all of them; another one is refused.
+vocabulary_of() # NAME CHECKPOINT: path, as far as the part is what the manifest says
+{
+    "$embps" checkpoint inspect "$1.saved" "$2" --json | python3 -c '
+import json, sys
+found = json.load(sys.stdin)
+print(found["vocabulary_bytes"], found["vocabulary_checksum"])'
+}
+"$train" skipgram --local --data "$dir/local" --corpus text --dim 2 --min-count 1 --epochs 1 --save-vocab words --out none \
+    --quiet 2>local.log || { failed "no vocabulary"; cat local.log; }
+mapfile -t made < <(cd first.saved && ls -d checkpoint-*)
+[ ${#made[@]} -ge 2 ] || failed "checkpoints: ${made[*]}"
+for one in "${made[@]}"; do
+    cmp words "first.saved/$one/vocabulary" || failed "the vocabulary of $one is another"
+    [ "first.saved/$one/vocabulary" -ef "first.saved/$newest/vocabulary" ] || failed "$one does not share its vocabulary"
+done
+[[ $(vocabulary_of first "$newest") =~ ^$(stat -c %s words)\ [0-9a-f]{16}$ ]] ||
+    failed "inspect says $(vocabulary_of first "$newest")"
+cp -r first.saved damaged.saved
+printf X | dd of="damaged.saved/$newest/vocabulary" bs=1 seek=3 conv=notrunc status=none
+says 42 "$newest/vocabulary is damaged: its checksum is another" "$embps" checkpoint verify damaged.saved "$newest"
+rm "damaged.saved/$newest/vocabulary"
+says 3 "$newest/vocabulary is missing" "$embps" checkpoint verify damaged.saved "$newest"
+sed '1s/ [0-9]*$/ 100000/' words >other-words
+rm -r first.data
+says 4 "is of a training with the vocabulary with hash" "${bare[@]}" -n 2 "$server" --data "$dir/first.data" \
+    --checkpoints "$dir/first.saved" --memory 16M : -n 1 "$train" skipgram --corpus "$dir/text" --dim 24 --min-count 1 \
+    --epochs 3 --batch-words 400 --checkpoint-batches 60 --out "$dir/first.in" --read-vocab "$dir/other-words"
+grep -qE "vocabulary with hash [0-9a-f]{16}, and this one has the vocabulary with hash [0-9a-f]{16}" out ||
+    failed "not both are named: $(cat out)"
 
 # ---- for reading only ----
 

@@ -63,9 +63,11 @@ psc_status_t real_keeper_abandon(const ps_keeper_t *keeper, const char *name,
                                  psc_error_t *error) __asm__("__real_ps_keeper_abandon");
 psc_status_t sim_keeper_abandon(const ps_keeper_t *keeper, const char *name,
                                 psc_error_t *error) __asm__("__wrap_ps_keeper_abandon");
-psc_status_t real_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
+psc_status_t real_keeper_commit(ps_keeper_t *keeper, const char *name,
+                                const ps_keeper_client_t *client,
                                 psc_error_t *error) __asm__("__real_ps_keeper_commit");
-psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
+psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name,
+                               const ps_keeper_client_t *client,
                                psc_error_t *error) __asm__("__wrap_ps_keeper_commit");
 
 void sim_log_boot(uint8_t boot[PS_LOG_BOOT_BYTES]) __asm__("__wrap_ps_log_boot");
@@ -145,10 +147,10 @@ psc_status_t sim_keeper_abandon(const ps_keeper_t *keeper, const char *name, psc
     return real_keeper_abandon(keeper, name, error);
 }
 
-psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name, psp_saved_file_t *state,
-                               psc_error_t *error)
+psc_status_t sim_keeper_commit(ps_keeper_t *keeper, const char *name,
+                               const ps_keeper_client_t *client, psc_error_t *error)
 {
-    const psc_status_t st = real_keeper_commit(keeper, name, state, error);
+    const psc_status_t st = real_keeper_commit(keeper, name, client, error);
     if (st == PSC_OK && !sim_current()->dead)
         sim_model_commit(name);
     return st;

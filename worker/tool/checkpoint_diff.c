@@ -85,6 +85,8 @@ static psc_status_t find_places(side_t *side, const char *folder, psc_error_t *e
         manifest->state != NULL
             ? add_place(side, folder, psp_saved_path(folder, manifest->name, "state"), error)
             : PSC_OK;
+    if (st == PSC_OK && manifest->vocabulary != NULL)
+        st = add_place(side, folder, psp_saved_path(folder, manifest->name, "vocabulary"), error);
     for (uint32_t i = 0; st == PSC_OK && i < manifest->n_servers; i++) {
         const psp_saved_part_t *part = psp_saved_part(side->parts[i]);
         st = psp_saved_check_files(folder, manifest, part, false, NULL, NULL, error);

@@ -80,6 +80,7 @@ static psc_status_t make(const psw_visit_t *visit, psc_error_t *error)
 static uint64_t total_bytes(const psp_saved_manifest_t *manifest)
 {
     uint64_t bytes = manifest->state != NULL ? manifest->state->size : 0;
+    bytes += manifest->vocabulary != NULL ? manifest->vocabulary->size : 0;
     for (size_t i = 0; i < manifest->n_parts; i++)
         bytes += manifest->parts[i]->bytes;
     return bytes;
@@ -96,14 +97,18 @@ static void time_text(uint64_t seconds, char text[32])
 
 json_t *psw_checkpoint_describe(const psp_saved_manifest_t *manifest)
 {
-    char cluster[20];
+    const psp_saved_file_t *words = manifest->vocabulary;
+    char cluster[20], checksum[20];
     (void)snprintf(cluster, sizeof cluster, "%016" PRIx64, manifest->cluster);
-    return json_pack(
-        "{s:o, s:I, s:i, s:I, s:I, s:s, s:o}", "name",
-        psw_json_text(manifest->name, strlen(manifest->name)), "made", (json_int_t)manifest->made_s,
-        "servers", (int)manifest->n_servers, "bytes", (json_int_t)total_bytes(manifest),
-        "state_bytes", (json_int_t)(manifest->state != NULL ? manifest->state->size : 0), "run",
-        cluster, "release", psw_json_text(manifest->release, strlen(manifest->release)));
+    (void)snprintf(checksum, sizeof checksum, "%016" PRIx64, words != NULL ? words->checksum : 0);
+    return json_pack("{s:o, s:I, s:i, s:I, s:I, s:I, s:s?, s:s, s:o}", "name",
+                     psw_json_text(manifest->name, strlen(manifest->name)), "made",
+                     (json_int_t)manifest->made_s, "servers", (int)manifest->n_servers, "bytes",
+                     (json_int_t)total_bytes(manifest), "state_bytes",
+                     (json_int_t)(manifest->state != NULL ? manifest->state->size : 0),
+                     "vocabulary_bytes", (json_int_t)(words != NULL ? words->size : 0),
+                     "vocabulary_checksum", words != NULL ? checksum : NULL, "run", cluster,
+                     "release", psw_json_text(manifest->release, strlen(manifest->release)));
 }
 
 void psw_checkpoint_print_heading(void)

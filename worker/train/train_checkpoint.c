@@ -37,6 +37,7 @@ psc_status_t psw_train_checkpoint_cut(psw_train_checkpoint_t *checkpoint,
     if (st == PSC_OK)
         st = psw_making_begin(checkpoint->client, true, checkpoint->position, n,
                               &checkpoint->making, &fault);
+    checkpoint->making.words = checkpoint->words;
     return st == PSC_OK ? st : take_failure(checkpoint, &fault, error);
 }
 

@@ -7,10 +7,11 @@
 #include "worker/checkpoint_making.h"
 #include "worker/train/position.h"
 
-/* Plain data; all but client and facts zero at first. */
+/* Plain data; all but client, facts and words zero at first. */
 typedef struct psw_train_checkpoint {
     embps_client_t *client;            /* borrowed */
     const psw_facts_t *facts;          /* borrowed */
+    psw_words_t words;                 /* the vocabulary */
     psw_making_t making;               /* the one under way */
     char position[PSW_POSITION_BYTES]; /* what it keeps */
 } psw_train_checkpoint_t;

@@ -180,7 +180,9 @@ static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t
                            .counts = options->counts,
                            .pushed_words = options->counts.words,
                            .done = options->first_batch,
-                           .checkpoint = {.client = options->client, .facts = options->facts}};
+                           .checkpoint = {.client = options->client,
+                                          .facts = options->facts,
+                                          .words = options->words}};
     trainer->stride = (trainer->dim + 15) / 16 * 16;
     trainer->train = options->plain ? options->model->plain : options->model->matrix;
     psc_status_t st =

@@ -9,6 +9,7 @@
 #define WORKER_TRAIN_TRAINER_H
 
 #include "embps.h"
+#include "worker/checkpoint_words.h"
 #include "worker/train/batch_builder.h"
 #include "worker/train/model.h"
 #include "worker/train/position.h"
@@ -59,10 +60,11 @@ typedef struct psw_trainer_options {
     uint64_t checkpoint_batches; /* 0: no checkpoints */
     uint64_t first_batch;        /* where the builder is; so many were trained before */
     psw_train_counts_t counts;   /* of those */
-    const psw_facts_t *facts;    /* borrowed; of checkpoints */
-    psw_stop_t *stop;            /* borrowed; looked at before each batch */
-    bool polls_signals;          /* this thread also looks for signals */
-    psw_report_fn report;        /* NULL: nobody listens, and no loss is measured */
+    const psw_facts_t *facts;    /* borrowed; of checkpoints, and so the vocabulary */
+    psw_words_t words;
+    psw_stop_t *stop;     /* borrowed; looked at before each batch */
+    bool polls_signals;   /* this thread also looks for signals */
+    psw_report_fn report; /* NULL: nobody listens, and no loss is measured */
     void *report_context;
 } psw_trainer_options_t;
 

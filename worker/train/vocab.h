@@ -40,6 +40,10 @@ uint64_t psw_vocab_fingerprint(const psw_vocab_t *vocab);
 PSC_MUST_CHECK psc_status_t psw_vocab_save(const psw_vocab_t *vocab, const char *path,
                                            psc_error_t *error);
 
+/* The bytes of such a file, in memory. Errors: NO_MEMORY. Gives bytes_out (psc_free). */
+PSC_MUST_CHECK psc_status_t psw_vocab_write(const psw_vocab_t *vocab, char **bytes_out,
+                                            size_t *n_out, psc_error_t *error);
+
 /*
  * Adds the words and counts of such a file. The line "</s> 0" of the original tool is passed over.
  * Errors: CORRUPT naming file and line (no word, a word too long or twice, no count, a count of 0

@@ -18,6 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define COUNT_BYTES ((size_t)22) /* a blank, 20 digits at most, a newline */
+
 psc_status_t psw_vocab_save(const psw_vocab_t *vocab, const char *path, psc_error_t *error)
 {
     psc_outfile_t *out = NULL;
@@ -32,6 +34,30 @@ psc_status_t psw_vocab_save(const psw_vocab_t *vocab, const char *path, psc_erro
         (void)fprintf(stream, " %" PRIu64 "\n", psw_vocab_count(vocab, id));
     }
     return psc_outfile_commit(out, error); /* reports what the stream met */
+}
+
+psc_status_t psw_vocab_write(const psw_vocab_t *vocab, char **bytes_out, size_t *n_out,
+                             psc_error_t *error)
+{
+    const uint32_t n_words = psw_vocab_size(vocab);
+    size_t room = 1, n = 0, size;
+    for (uint32_t id = 0; id < n_words; id++) {
+        (void)psw_vocab_word(vocab, id, &size);
+        room += size + COUNT_BYTES;
+    }
+    char *bytes = psc_alloc(room);
+    if (bytes == NULL)
+        return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a vocabulary of %u words",
+                             n_words);
+    for (uint32_t id = 0; id < n_words; id++) {
+        const char *word = psw_vocab_word(vocab, id, &size);
+        memcpy(bytes + n, word, size);
+        n += size;
+        n += (size_t)snprintf(bytes + n, room - n, " %" PRIu64 "\n", psw_vocab_count(vocab, id));
+    }
+    *bytes_out = bytes;
+    *n_out = n;
+    return PSC_OK;
 }
 
 /* Decimal digits and nothing else, 1 to 2^63. */

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <xxhash.h>
 
-static char host[] = "here", name[] = "checkpoint-1", file_name[] = "rocksdb/000012.sst";
+static char host[] = "here", name[] = "checkpoint-1", file_name[] = "rocksdb/000012.sst",
+            words[] = "vocabulary";
 
 /* Both messages, whole. */
 typedef struct messages {
@@ -163,6 +164,13 @@ static void what_makes_no_sense_is_damaged(void **state)
     m->manifest.state = &m->file;
     assert_int_equal(write_and_read(path, PSP_SAVED_MANIFEST, &m->manifest.base, &error),
                      PSC_CORRUPT);
+    m = make_messages();
+    m->manifest.vocabulary = &m->file;
+    assert_int_equal(write_and_read(path, PSP_SAVED_MANIFEST, &m->manifest.base, &error),
+                     PSC_CORRUPT);
+    assert_non_null(strstr(error.message, "the vocabulary has another name"));
+    m->file.name = words;
+    assert_int_equal(write_and_read(path, PSP_SAVED_MANIFEST, &m->manifest.base, &error), PSC_OK);
 }
 
 static int set_up(void **state)

@@ -215,6 +215,14 @@ static void a_saved_vocabulary_reads_back_the_same(void **state)
     psc_error_t error = PSC_ERROR_INIT;
     if (psw_vocab_read(path, read, &error) != PSC_OK)
         fail_msg("%s", error.message);
+    char *bytes = NULL, *file = NULL; /* what a checkpoint has is such a file */
+    size_t n = 0, size = 0;
+    assert_int_equal(psw_vocab_write(vocab, &bytes, &n, NULL), PSC_OK);
+    assert_int_equal(psc_file_read(path, (size_t)1 << 24, &file, &size, NULL), PSC_OK);
+    assert_int_equal(n, size);
+    assert_memory_equal(bytes, file, n);
+    psc_free(bytes);
+    psc_free(file);
     psw_vocab_t *again = build(read, 1);
     assert_true(psw_vocab_fingerprint(vocab) == psw_vocab_fingerprint(again));
     assert_int_equal(psw_vocab_size(vocab), psw_vocab_size(again));
