@@ -35,23 +35,35 @@ class Example(python_tests.Case):
         self.addCleanup(process.stdout.close)
         return process
 
+    def first_line(self, process):
+        """The first line but for the one that tells that training has begun."""
+        line = process.stdout.readline()
+        if not line.startswith("goes on"):
+            self.assertRegex(line, "^step 1 loss [0-9.]+, saved every 20$")
+            line = process.stdout.readline()
+        return line.rstrip()
+
+    def lines(self, process):
+        """All lines but for that one, which is not that of a step that was saved."""
+        lines = process.communicate()[0].splitlines()
+        self.assertEqual(process.returncode, 0)
+        return [line for line in lines if not line.endswith(", saved every 20")]
+
     def test_a_killed_run_goes_on_with_the_same_losses(self):
         process = self.train(self.folder / "whole.pt")
-        whole = process.communicate()[0].splitlines()
-        self.assertEqual(process.returncode, 0)
+        whole = self.lines(process)
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", "\n".join(whole))]
         self.assertEqual(len(losses), 3)
         self.assertLess(losses[-1], losses[0] - 0.1)
 
         process = self.train(self.folder / "killed.pt")
-        lines = [process.stdout.readline().rstrip()]
+        lines = [self.first_line(process)]
         process.send_signal(signal.SIGKILL)
         process.wait()
         self.assertEqual(lines, whole[:1])
 
         process = self.train(self.folder / "killed.pt")
-        resumed = process.communicate()[0].splitlines()
-        self.assertEqual(process.returncode, 0)
+        resumed = self.lines(process)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
         self.assertEqual(whole[-len(resumed) + 1:-1], resumed[1:-1])
 
@@ -62,12 +74,12 @@ class Example(python_tests.Case):
         def train(address, *more):
             return self.train(None, "--connect", address, "--optimizer", "adagrad", "--table-rate", "0.05", *more)
 
-        whole = train(serve("whole")).communicate()[0].splitlines()
+        whole = self.lines(train(serve("whole")))
         self.processes[0].kill()
         address = serve("killed")
         server = self.processes[-1]
         process = train(address)
-        first = process.stdout.readline().rstrip()
+        first = self.first_line(process)
         process.send_signal(signal.SIGKILL)
         server.send_signal(signal.SIGKILL)
         process.wait()
@@ -75,8 +87,7 @@ class Example(python_tests.Case):
         self.assertEqual(first, whole[0])
 
         process = train(serve("killed"))
-        resumed = process.communicate()[0].splitlines()
-        self.assertEqual(process.returncode, 0)
+        resumed = self.lines(process)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) of the servers")
         self.assertEqual(whole[-len(resumed) + 1:-1], resumed[1:-1])
 
@@ -99,21 +110,19 @@ class Example(python_tests.Case):
         own = max((self.folder / "saved").glob("*/state")).parent.name
         _, address = serve("--resume", own)
         process = self.train(None, "--connect", address, *small)
-        said = process.communicate()[0].splitlines()
-        self.assertEqual(process.returncode, 0)
+        said = self.lines(process)
         self.assertEqual(said[0], "goes on from step 40 of the servers")
         self.assertRegex(said[1], "^step 60 loss ")
 
     def test_rows_on_servers_outlive_a_killed_run(self):
         address = self.serve()
         process = self.train(self.folder / "served.pt", "--connect", address)
-        first = process.stdout.readline()
+        first = self.first_line(process)
         self.assertRegex(first, "^step 20 loss ")
         process.send_signal(signal.SIGKILL)
         process.wait()
         process = self.train(self.folder / "served.pt", "--connect", address, "--steps", "80")
-        resumed = process.communicate()[0].splitlines()
-        self.assertEqual(process.returncode, 0)
+        resumed = self.lines(process)
         self.assertRegex(resumed[0], r"^goes on from step (20|40|60) ")
         losses = [float(loss) for loss in re.findall(r"loss ([0-9.]+)", "\n".join([first, *resumed]))]
         self.assertLess(losses[-1], losses[0])
@@ -143,10 +152,13 @@ class Example(python_tests.Case):
         (self.folder / "no.xz").write_text("text", encoding="ascii")
         (self.folder / "odd.u16.bin").write_text("odd", encoding="ascii")
         torch.save({"step": 1, "vocabulary": ["?"], "model": {}, "parts": []}, self.folder / "another.pt")
+        torch.save({"step": 1, "vocabulary": ["?"], "model": {"places": torch.zeros(32, 8)}, "parts": []},
+                   self.folder / "narrow.pt")
+        (self.folder / "damaged.pt").write_bytes((self.folder / "another.pt").read_bytes()[:300])
         cases = [(option, self.folder / path) for option, path in (
             ("--text", "none"), ("--text", "."), ("--text", "no.xz"), ("--text", "odd.u16.bin"),
             ("--checkpoint", "none/x.pt"), ("--checkpoint", "file/x.pt"), ("--checkpoint", "file"), ("--checkpoint", "."),
-            ("--checkpoint", "another.pt"),
+            ("--checkpoint", "another.pt"), ("--checkpoint", "narrow.pt"), ("--checkpoint", "damaged.pt"),
             ("--data", "none"), ("--data", "file"))]
         cases += [(option, "") for option in ("--connect", "--data", "--memory", "--optimizer")]
         cases += [("--save-every", "0"), ("--steps", "-1"), ("--layers", "two"), ("--rate", "nan"), ("--table-rate", "-1"),
@@ -156,6 +168,11 @@ class Example(python_tests.Case):
             self.assertIn(option.removeprefix("--") if option == "--optimizer" else option, error)  # as the library says
             self.assertIn(str(value).removesuffix("/x.pt"), error)
             self.assertNotIn("at_least_one", error)
+            self.assertLess(len(error), 400, error)
+            if "narrow" in str(value):
+                self.assertIn("--dim", error)
+            if "damaged" in str(value):
+                self.assertIn("it is damaged, or another program's", error)
             if value == "":
                 self.assertIn("empty", error)
         cases = [("--processes", "0"), ("--steps", "-1"), ("--dim", "x"), ("--batch", "7"), ("--connect", "nobody"), ("--connect", ""),
@@ -178,7 +195,7 @@ class Example(python_tests.Case):
             process = self.train(self.folder / "x.pt", "--steps", "1000000", "--batch", "2", "--context", "8",
                                  stderr=subprocess.PIPE)
             self.addCleanup(process.stderr.close)
-            self.assertRegex(process.stdout.readline(), first)
+            self.assertRegex(self.first_line(process), first)
             process.send_signal(number)
             said = process.communicate()[1]
             self.assertEqual((process.returncode, said.count("\n")), (7, 1), said)

@@ -177,7 +177,10 @@ def batch_of_step(ids, step, arguments):
 def read_state(file, where):
     """What save has written."""
     with told(f"{where} has no state of this program", Exception):  # whatever bytes of others make of themselves
-        state = torch.load(file)
+        try:
+            state = torch.load(file)
+        except Exception:
+            raise ValueError("it is damaged, or another program's") from None
         if not isinstance(state, dict) or not {"step", "vocabulary", "model", "parts"} <= set(state):
             raise ValueError("it is of another program")
         return state
@@ -220,6 +223,16 @@ def save(arguments, client, state):
     os.replace(temporary, path)
 
 
+def check_layers(dense, saved):
+    """Raises ValueError for the first layer that is not as it was saved, where PyTorch tells all of them."""
+    there = {key: value for key, value in saved.items() if torch.is_tensor(value) and not key.startswith("words.")}
+    for key in sorted({*dense, *there}):
+        shapes = [list(where[key].shape) if key in where else "missing" for where in (there, dense)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{key} is {shapes[0]} there and {shapes[1]} here; --dim, --layers, --context and "
+                             "--vocabulary must be as they were")
+
+
 def train(arguments, client):
     torch.manual_seed(arguments.seed)
     state, where = load(arguments, client)
@@ -243,6 +256,8 @@ def train(arguments, client):
     if state is not None:
         first = state["step"]
         with told(f"--checkpoint, {where}: a state of another model", RuntimeError, ValueError):
+            check_layers({key: value for key, value in model.named_parameters() if not key.startswith("words.")},
+                         state["model"])
             model.load_state_dict(state["model"])
             for part, saved in zip(optimizers + schedulers, state["parts"]):
                 part.load_state_dict(saved)
@@ -265,6 +280,8 @@ def train(arguments, client):
                      {"step": step + 1, "vocabulary": vocabulary, "model": model.state_dict(),
                       "parts": [part.state_dict() for part in optimizers + schedulers]})
             print(f"step {step + 1} loss {loss.item():.6f}, saved", flush=True)
+        elif step == first:
+            print(f"step {step + 1} loss {loss.item():.6f}, saved every {arguments.save_every}", flush=True)
     return model, vocabulary, ids
 
 
