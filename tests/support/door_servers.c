@@ -4,7 +4,9 @@
  */
 #include "tests/support/door_servers.h"
 
+#include "common/file.h"
 #include "proto/grpc/grpc_server.h"
+#include "proto/saved_folder.h"
 #include "ps/server.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
@@ -164,6 +166,21 @@ void door_servers_stop(door_servers_t *servers)
     free(servers->addresses);
     free(servers->all);
     free(servers);
+}
+
+void door_servers_stop_behind(door_servers_t *servers, const char *checkpoints, const char *name)
+{
+    psp_saved_names_t names;
+    door_servers_stop(servers);
+    assert_int_equal(psp_saved_list(checkpoints, &names, NULL), PSC_OK);
+    for (size_t i = 0; i < names.n; i++) {
+        char path[512];
+        if (strcmp(names.all[i], name) > 0)
+            assert_int_equal(
+                psc_file_remove_all(test_path(path, sizeof path, checkpoints, names.all[i]), NULL),
+                PSC_OK);
+    }
+    psp_saved_names_clear(&names);
 }
 
 const char *door_servers_address(const door_servers_t *servers, uint32_t server)

@@ -43,6 +43,9 @@ door_servers_t *door_servers_start(const door_servers_options_t *options);
 void door_servers_serve(door_servers_t *servers);
 /* Ends them as SIGTERM would. */
 void door_servers_stop(door_servers_t *servers);
+/* The same, and removes what is newer below checkpoints than `name`, such as the last one that they
+ * make at their end. */
+void door_servers_stop_behind(door_servers_t *servers, const char *checkpoints, const char *name);
 
 /* "127.0.0.1:PORT" of a server, and its port. Borrowed. */
 const char *door_servers_address(const door_servers_t *servers, uint32_t server);

@@ -95,7 +95,10 @@ static void make_checkpoints(const folder_t *folder, const run_t *run, const cha
         ok(embps_checkpoint(client, "state", *letters == 's' ? 5 : 0, name, &error));
     }
     ok(embps_close(client, &error));
-    door_servers_stop(servers);
+    if (run->n_servers == 1)
+        door_servers_stop(servers);
+    else
+        door_servers_stop_behind(servers, folder->checkpoints, name);
 }
 
 /* ---- the tool ---- */
