@@ -609,7 +609,7 @@ psc_status_t psp_mpi_transport_create(psp_mpi_job_t *job, psp_pool_t *pool,
     };
     t->comm = job->messages;
     t->rank_of_peer = job->ranks_of[peers];
-    const size_t more = PSP_DELAY_ROOM + PSP_SEAL_BYTES;
+    const size_t more = PSP_DELAY_ROOM + (job->checks ? PSP_SEAL_BYTES : 0);
     t->max_message_bytes = max_message_bytes < INT_MAX - more ? max_message_bytes + more : INT_MAX;
     t->may_spin = cores_suffice(job->n_on_host);
     t->active = true;
