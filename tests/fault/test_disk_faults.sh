@@ -15,7 +15,6 @@ cd "$dir"
 guest=$build/tests/guest_main
 embps=$build/embps
 faults=${EMBPS_TEST_KILLS:-12}
-[ -z "${EMBPS_TEST_SANITIZER:-}" ] || faults=${EMBPS_TEST_KILLS:-4} # where all is slow
 seed=${EMBPS_TEST_SEED:-$RANDOM}
 echo "seed $seed"
 RANDOM=$seed

@@ -17,7 +17,6 @@ cd "$dir"
 guest=$build/tests/guest_main
 embps=$build/embps
 kills=${EMBPS_TEST_KILLS:-3}
-[ -z "${EMBPS_TEST_SANITIZER:-}" ] || kills=${EMBPS_TEST_KILLS:-1} # where all is slow
 seed=${EMBPS_TEST_SEED:-$RANDOM}
 echo "seed $seed"
 RANDOM=$seed
