@@ -13,6 +13,7 @@ build=$1 dir=$2
 cd "$dir"
 
 kills=${EMBPS_TEST_KILLS:-3}
+[ -z "${EMBPS_TEST_SANITIZER:-}" ] || kills=${EMBPS_TEST_KILLS:-1} # where all is slow
 seed=${EMBPS_TEST_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 echo "seed $seed: EMBPS_TEST_SEED=$seed repeats it"
 RANDOM=$((seed % 32768))
