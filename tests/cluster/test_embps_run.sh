@@ -31,8 +31,11 @@ record() {
 }
 trap 'record 7; exit 7' USR2
 case "$role-$rank $*" in
+"worker-1 "*noise*) cat "$EMBPS_TEST_NOISE" >&2 ;; # and then as it would
+esac
+case "$role-$rank $*" in
 "worker-1 "*worker-killed*) kill -9 $$ ;;
-"worker-0 "*worker-fails*) record 41; exit 41 ;;
+"worker-0 "*worker-fails* | "worker-1 "*noise-and-fails*) record 41; exit 41 ;;
 "worker-0 "*no-record*) exit 0 ;;
 *wait*)
     echo $$ >"$EMBPS_TEST_STARTED/$role-$rank"
@@ -64,6 +67,20 @@ check "a killed rank fails the job" 1 $?
 check "the killed rank is named" 1 "$(grep -c 'no record.*worker 1' "$folder/err")"
 job no-record
 check "a missing record fails the job" 1 $?
+
+# What Open MPI prints when a rank is killed at its very end is no word of a job that ended well; words of ours are, and
+# what is like it. One that failed tells all.
+export EMBPS_TEST_NOISE=$folder/noise
+open_mpi="[vm:07959] PMIX ERROR: UNREACHABLE in file ../../../src/server/pmix_server.c at line 3134"
+printf '%s\n' "$open_mpi" "embps: error: $open_mpi" "[vm:1] PMIX ERROR: UNREACHABLE in file ../src/client/pmix_client.c at line 7" \
+    "embps-server: PMIX ERROR: UNREACHABLE in file src/server/pmix_server.c at line 1" "$open_mpi, and more" "$open_mpi" \
+    "embps: warn: worker 1 is lost" >"$EMBPS_TEST_NOISE"
+job noise
+check "a job in which Open MPI complains ends with 0" 0 $?
+check "a good job does not say what Open MPI says, and all else" "$(grep -vxF "$open_mpi" "$EMBPS_TEST_NOISE")" "$(cat "$folder/err")"
+job noise-and-fails
+check "a job that fails in spite of that ends with its code" 41 $?
+check "a failed job hides no word" "$(sort "$EMBPS_TEST_NOISE")" "$(sort "$folder/err")"
 
 child_of() { # pid
     ps -o pid= --ppid "$1" | head -1 | tr -d ' '
