@@ -122,9 +122,16 @@ for one in "${made[@]}"; do
 done
 [[ $(vocabulary_of first "$newest") =~ ^$(stat -c %s words)\ [0-9a-f]{16}$ ]] ||
     failed "inspect says $(vocabulary_of first "$newest")"
+"$embps" checkpoint diff first.saved "${made[0]}" "$newest" --rows --top 1 --json >told.json || failed "no diff of rows"
+python3 -c '
+import json
+words = [line.split()[0] for line in open("words")]
+rows = [row for table in json.load(open("told.json"))["tables"] for row in table["rows"]["largest"]]
+assert len(rows) == 2 and all(row["word"] == words[int(row["id"])] for row in rows), rows' || failed "$(cat told.json)"
 cp -r first.saved damaged.saved
 printf X | dd of="damaged.saved/$newest/vocabulary" bs=1 seek=3 conv=notrunc status=none
 says 42 "$newest/vocabulary is damaged: its checksum is another" "$embps" checkpoint verify damaged.saved "$newest"
+says 42 "$newest/vocabulary is damaged" "$embps" checkpoint diff damaged.saved "${made[0]}" "$newest" --rows
 rm "damaged.saved/$newest/vocabulary"
 says 3 "$newest/vocabulary is missing" "$embps" checkpoint verify damaged.saved "$newest"
 sed '1s/ [0-9]*$/ 100000/' words >other-words

@@ -1,11 +1,12 @@
 /*
  * embps checkpoint diff: what changed from one checkpoint to another.
  *
- * Read are the manifests and the parts, which say all but the rows themselves; of the other files
- * only whether they are there, and whether both checkpoints have the same one on disk: a file that
- * is linked into both takes its bytes once. Both sides become JSON of one shape, are laid beside
- * each other as pairs [first, second], with null where a side has none, and the text is made from
- * that. A damaged part is an error by name: nothing is said of half a checkpoint.
+ * Read are the manifests and the parts, which say all but the rows themselves (with --rows these
+ * too, checkpoint_rows.h); of the other files only whether they are there, and whether both
+ * checkpoints have the same one on disk: a file that is linked into both takes its bytes once. Both
+ * sides become JSON of one shape, are laid beside each other as pairs [first, second], with null
+ * where a side has none, and the text is made from that. A damaged part is an error by name:
+ * nothing is said of half a checkpoint.
  *
  * Threads: none. Cost: a look at each file; memory for the parts of both.
  */
@@ -15,6 +16,7 @@
 #include "proto/message.h"
 #include "worker/table_options.h"
 #include "worker/tool/checkpoint_files.h"
+#include "worker/tool/checkpoint_rows.h"
 #include "worker/tool/hit_output.h"
 #include "worker/tool/table_text.h"
 
@@ -259,6 +261,7 @@ static void print_table(const json_t *table)
         }
         (void)printf("  %s: %s -> %s\n", key, texts[0], texts[1]);
     }
+    psw_checkpoint_rows_print(json_object_get(table, "rows"));
 }
 
 /* ---- servers ---- */
@@ -412,6 +415,28 @@ static psc_status_t print_all(const side_t *sides, const json_t *bytes, const js
     return psc_output_flush(error);
 }
 
+/* Into each table the rows of it. */
+static psc_status_t add_rows(const psw_checkpoint_options_t *options, const char *folder,
+                             const side_t *sides, json_t *tables, psc_error_t *error)
+{
+    const psp_saved_manifest_t *const manifests[] = {sides[0].manifest, sides[1].manifest};
+    json_t *rows, *table;
+    size_t i;
+    psc_status_t st = psw_checkpoint_rows(folder, manifests, options, &rows, error);
+    if (st != PSC_OK)
+        return st;
+    json_array_foreach(tables, i, table)
+    {
+        json_t *of_table = json_object_get(rows, json_string_value(json_object_get(table, "name")));
+        const char *change = json_string_value(json_object_get(table, "change"));
+        if (psw_checkpoint_rows_differ(of_table) && strcmp(change, "none") == 0)
+            (void)json_object_set_new(table, "change", json_string("changed"));
+        (void)json_object_set(table, "rows", of_table);
+    }
+    json_decref(rows);
+    return PSC_OK;
+}
+
 psc_status_t psw_checkpoint_diff(const psw_visit_t *visit, const char *folder, const char *name,
                                  psc_error_t *error)
 {
@@ -425,13 +450,16 @@ psc_status_t psw_checkpoint_diff(const psw_visit_t *visit, const char *folder, c
         json_t *bytes = diff_bytes(&sides[0], &sides[1]);
         json_t *tables = diff_tables(&sides[0], &sides[1]);
         json_t *servers = diff_servers(&sides[0], &sides[1]);
-        if (visit->options.json)
+        const psw_checkpoint_options_t *options = visit->own;
+        if (options->rows)
+            st = add_rows(options, folder, sides, tables, error);
+        if (st == PSC_OK && visit->options.json)
             st = psw_json_print(json_pack("{s:[o, o], s:O, s:O, s:O}", "checkpoints",
                                           psw_checkpoint_describe(sides[0].manifest),
                                           psw_checkpoint_describe(sides[1].manifest), "bytes",
                                           bytes, "tables", tables, "servers", servers),
                                 error);
-        else
+        else if (st == PSC_OK)
             st = print_all(sides, bytes, tables, servers, error);
         json_decref(bytes);
         json_decref(tables);

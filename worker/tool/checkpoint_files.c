@@ -37,12 +37,33 @@ static const psc_option_t option_table[] = {
      .type = PSC_OPTION_FLAG,
      .offset = offsetof(psw_checkpoint_options_t, dry_run),
      .help = "prune: remove nothing, and tell what would be."},
+    {.name = "rows",
+     .type = PSC_OPTION_FLAG,
+     .offset = offsetof(psw_checkpoint_options_t, rows),
+     .help = "diff: compare the rows too. Reads both checkpoints, each file against its checksum."},
+    {.name = "top",
+     .argument = "N",
+     .type = PSC_OPTION_U64,
+     .offset = offsetof(psw_checkpoint_options_t, top),
+     .min = 0,
+     .max = 100000,
+     .default_value = "10",
+     .help = "diff --rows: how many rows to show of each table, those that changed most."},
+    {.name = "memory",
+     .argument = "BYTES",
+     .type = PSC_OPTION_SIZE,
+     .offset = offsetof(psw_checkpoint_options_t, memory_bytes),
+     .min = (double)(8 << 20),
+     .max = 0x1p50,
+     .default_value = "64M",
+     .help = "diff --rows: memory for reading. With less, files of rows that were in servers' "
+             "memory are read more often."},
 };
 
 static const psc_command_t command = {
     .name = "embps checkpoint",
-    .synopsis = "ADDRESS | list DIR | inspect DIR NAME | verify DIR [NAME] | diff DIR NAME NAME | "
-                "prune DIR --keep N [--dry-run]",
+    .synopsis = "ADDRESS | list DIR | inspect DIR NAME | verify DIR [NAME] | diff DIR NAME NAME "
+                "[--rows] | prune DIR --keep N [--dry-run]",
     .summary = "Makes a checkpoint of running servers, or looks at a folder of them.",
     .description =
         "With the ADDRESS of one of the servers (embps-server --listen --checkpoints DIR) all of "
@@ -52,6 +73,11 @@ static const psc_command_t command = {
         "their checksums, diff tells what changed from one to another: tables and their options, "
         "rows that came into being, clocks, sessions, slots, and the bytes that they share on "
         "disk. These need no servers.\n\n"
+        "diff --rows compares the rows too, whatever numbers of servers made the checkpoints: how "
+        "many of each table were added, removed or changed (their weights, or the state of the "
+        "optimizer alone), and which changed most, by the L2 norm of the difference of their "
+        "weights. Rows are compared as they are stored, also those that had expired and were not "
+        "freed yet; both checkpoints have to be of one run, or of such that went on from it.\n\n"
         "prune removes old checkpoints, and what a crash left, from a folder that no server "
         "uses. It reads those that are to stay first; one that is damaged is named and does not "
         "count.",
@@ -59,6 +85,7 @@ static const psc_command_t command = {
     .n_options = sizeof option_table / sizeof option_table[0],
     .operands = "ADDRESS, or what to do and a folder",
     .examples = "embps checkpoint 127.0.0.1:50051\nembps checkpoint verify saved\n"
+                "embps checkpoint diff saved checkpoint-0000000003 checkpoint-0000000007 --rows\n"
                 "embps checkpoint prune saved --keep 3 --dry-run",
 };
 
@@ -408,12 +435,11 @@ psc_status_t psw_tool_checkpoint(int argc, char *const argv[], psc_error_t *erro
         const char *word;
         psw_checkpoint_look_fn look;
         size_t least, most; /* words in all */
-        bool options;       /* those of prune */
-    } looks[] = {{"list", list, 2, 2, false},
-                 {"inspect", inspect, 3, 3, false},
-                 {"verify", verify, 2, 3, false},
-                 {"diff", psw_checkpoint_diff, 4, 4, false},
-                 {"prune", psw_checkpoint_prune, 2, 2, true}};
+    } looks[] = {{"list", list, 2, 2},
+                 {"inspect", inspect, 3, 3},
+                 {"verify", verify, 2, 3},
+                 {"diff", psw_checkpoint_diff, 4, 4},
+                 {"prune", psw_checkpoint_prune, 2, 2}};
     psw_checkpoint_options_t options;
     psw_visit_t visit;
     bool go_on;
@@ -429,10 +455,14 @@ psc_status_t psw_tool_checkpoint(int argc, char *const argv[], psc_error_t *erro
     if (is_look ? n < looks[at].least || n > looks[at].most : n != 1)
         return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: wants %s; see %s --help",
                              command.name, command.synopsis, command.name);
-    if ((options.keep != 0 || options.dry_run) && !(is_look && looks[at].options))
+    if ((options.keep != 0 || options.dry_run) &&
+        !(is_look && looks[at].look == psw_checkpoint_prune))
         return psc_error_set(error, PSC_INVALID_ARGUMENT,
                              "%s: --keep and --dry-run are for prune; see %s --help", command.name,
                              command.name);
+    if (options.rows && !(is_look && looks[at].look == psw_checkpoint_diff))
+        return psc_error_set(error, PSC_INVALID_ARGUMENT, "%s: --rows is for diff; see %s --help",
+                             command.name, command.name);
     if (!is_look)
         return psw_visit_address(&visit, visit.words.items[0], make, error);
     return looks[at].look(&visit, visit.words.items[1], n > 2 ? visit.words.items[2] : NULL, error);

@@ -14,6 +14,8 @@ typedef struct psw_checkpoint_options {
     psw_address_options_t address;
     uint64_t keep; /* 0: not given */
     bool dry_run;
+    bool rows;
+    uint64_t top, memory_bytes; /* of rows */
 } psw_checkpoint_options_t;
 
 /* What is done to a folder, or to a checkpoint in it (name NULL: none was given). More words are in
