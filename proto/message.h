@@ -271,6 +271,8 @@ typedef struct psp_clock {
 typedef struct psp_clock_reply {
     uint64_t min_clock;
     uint64_t total_progress;
+    uint32_t first;  /* least rank of the workers that are still there */
+    uint32_t n_lost; /* workers that were lost so far */
 } psp_clock_reply_t;
 
 typedef struct psp_barrier {

@@ -477,6 +477,8 @@ static psc_status_t pack_clock_reply(psp_pool_t *pool, const psp_message_t *mess
     to.header = &head;
     to.min_clock = message->u.clock_reply.min_clock;
     to.total_progress = message->u.clock_reply.total_progress;
+    to.first = message->u.clock_reply.first;
+    to.n_lost = message->u.clock_reply.n_lost;
     return pack_small(pool, PSP_CLOCK_REPLY, &to.base, buffer_out, error);
 }
 

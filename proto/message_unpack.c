@@ -548,6 +548,8 @@ static psc_status_t read_body(const psp_unpacker_t *u, const void *from, psp_mes
     case PSP_CLOCK_REPLY:
         to->u.clock_reply.min_clock = ((const Embps__V1__ClockReply *)from)->min_clock;
         to->u.clock_reply.total_progress = ((const Embps__V1__ClockReply *)from)->total_progress;
+        to->u.clock_reply.first = ((const Embps__V1__ClockReply *)from)->first;
+        to->u.clock_reply.n_lost = ((const Embps__V1__ClockReply *)from)->n_lost;
         return PSC_OK;
     case PSP_BARRIER:
         to->u.barrier.generation = ((const Embps__V1__BarrierRequest *)from)->generation;

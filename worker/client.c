@@ -303,6 +303,13 @@ const char *psw_client_resumed(const embps_client_t *client)
     return psw_core_resumed(client->driver.core);
 }
 
+uint32_t psw_client_first(const embps_client_t *client, uint32_t *n_lost_out)
+{
+    if (n_lost_out != NULL)
+        *n_lost_out = client->n_lost;
+    return client->first;
+}
+
 void psw_table_count_pushes(embps_table_t *table, uint64_t n)
 {
     table->pushes = (uint32_t)n;

@@ -29,6 +29,10 @@ psc_status_t psw_client_state(const embps_client_t *client, psc_error_t *error);
 /* The checkpoint that the servers have gone on from, "": none. Borrowed. */
 const char *psw_client_resumed(const embps_client_t *client);
 
+/* The least rank of the workers that are still there, as servers said when this client's last clock
+ * ended, 0 before; n_lost_out: how many were lost by then, or NULL. */
+uint32_t psw_client_first(const embps_client_t *client, uint32_t *n_lost_out);
+
 /* Pushes of the table are counted from n on: the random bits that round what is pushed, in formats
  * other than float32, follow that count. */
 void psw_table_count_pushes(embps_table_t *table, uint64_t n);

@@ -49,7 +49,8 @@ struct embps_client {
     uint32_t staleness;
     uint32_t flush; /* clocks for which the cache may accumulate deltas */
     uint64_t barriers;
-    psw_cached_t *cached; /* NULL: none */
+    uint32_t first, n_lost; /* workers that are there and lost, as the last clock's reply said */
+    psw_cached_t *cached;   /* NULL: none */
     psw_tally_t tally;
     psw_request_t *touches; /* a report of rows read straight from memory; NULL: none yet */
     uint64_t touches_at;    /* rows read so when it was sent */

@@ -40,12 +40,16 @@ psc_status_t psw_client_clock_finish(embps_client_t *client, psw_request_t *requ
                                      uint64_t *total_progress_out, psc_error_t *error)
 {
     psc_status_t st = psw_driver_wait(&client->driver, request, error);
-    const uint64_t total = request->clock.total_progress;
+    const psp_clock_reply_t told = request->clock;
     const psc_status_t finished = psw_client_finish(client, request, st == PSC_OK ? error : NULL);
     if (st == PSC_OK)
         st = finished;
     if (st == PSC_OK && total_progress_out != NULL)
-        *total_progress_out = total;
+        *total_progress_out = told.total_progress;
+    if (st == PSC_OK) {
+        client->first = told.first;
+        client->n_lost = told.n_lost;
+    }
     return st == PSC_OK ? psw_cached_collect(client, error) : st;
 }
 

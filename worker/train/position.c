@@ -34,9 +34,10 @@ psc_status_t psw_position_pack(const psw_position_t *position, const psw_facts_t
         failed = json_object_set_new(training, facts->all[i].name,
                                      json_string(facts->all[i].value)) != 0;
     json_t *root = failed ? NULL
-                          : json_pack("{s:s, s:i, s:I, s:I, s:O}", "program", PROGRAM, "version",
-                                      VERSION, "batches", (json_int_t)position->batches, "words",
-                                      (json_int_t)position->words, "training", training);
+                          : json_pack("{s:s, s:i, s:I, s:I, s:I, s:O}", "program", PROGRAM,
+                                      "version", VERSION, "batches", (json_int_t)position->batches,
+                                      "words", (json_int_t)position->words, "lost",
+                                      (json_int_t)position->lost, "training", training);
     size_t n = root == NULL ? 0 : json_dumpb(root, bytes_out, PSW_POSITION_BYTES, JSON_INDENT(1));
     json_decref(root);
     json_decref(training);
@@ -94,15 +95,18 @@ static psc_status_t read_root(const json_t *root, const char *checkpoint, const 
                              checkpoint, (int64_t)json_integer_value(version), VERSION);
     const json_t *batches = json_object_get(root, "batches");
     const json_t *words = json_object_get(root, "words");
+    const json_t *lost = json_object_get(root, "lost"); /* older ones have none */
     const json_t *training = json_object_get(root, "training");
-    if (!json_is_integer(batches) || json_integer_value(batches) < 0 || !json_is_integer(words) ||
+    if ((lost != NULL && (!json_is_integer(lost) || json_integer_value(lost) < 0)) ||
+        !json_is_integer(batches) || json_integer_value(batches) < 0 || !json_is_integer(words) ||
         json_integer_value(words) < 0 || !json_is_object(training))
         return psc_error_set(error, PSC_CORRUPT,
                              "the position of a training in checkpoint %s is damaged", checkpoint);
     psc_status_t st = compare(training, checkpoint, facts, error);
     if (st == PSC_OK)
         *position_out = (psw_position_t){.batches = (uint64_t)json_integer_value(batches),
-                                         .words = (uint64_t)json_integer_value(words)};
+                                         .words = (uint64_t)json_integer_value(words),
+                                         .lost = (uint64_t)json_integer_value(lost)};
     return st;
 }
 

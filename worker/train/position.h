@@ -2,7 +2,7 @@
  * How far a training is, as bytes that are kept with a checkpoint, and what decides its bits: who
  * goes on from there must be the same training. JSON, so that people can read it:
  *
- *     {"program": "embps-train", "version": 1, "batches": 1200, "words": 8310022,
+ *     {"program": "embps-train", "version": 1, "batches": 1200, "words": 8310022, "lost": 0,
  *      "training": {"model": "skipgram", "--dim": "100", ...}}
  *
  * Threads: none.
@@ -38,6 +38,7 @@ __attribute__((format(printf, 3, 4))) void psw_facts_add(psw_facts_t *facts, con
 typedef struct psw_position {
     uint64_t batches; /* that each worker has trained, or all that it had */
     uint64_t words;   /* of the text, by all workers, as far as known */
+    uint64_t lost;    /* workers that were lost before, whose batches may be untrained */
 } psw_position_t;
 
 /* Writes bytes_out [PSW_POSITION_BYTES] and their number. Errors: NO_MEMORY. */

@@ -229,7 +229,7 @@ static psc_status_t count_words(run_t *run, psc_error_t *error)
 static psc_status_t finish(run_t *run, psc_error_t *error)
 {
     psc_status_t st = count_words(run, error);
-    if (st == PSC_OK && run->others.n_lost == 0)
+    if (st == PSC_OK && run->others.n_lost == 0 && run->counts.resumed_lost == 0)
         st = psw_run_account(run->client, &run->counts.account, error);
     if (st == PSC_OK && run->progress != NULL) /* worker 0 has it */
         st = psw_progress_finish(run->progress, &run->counts, psc_clock_us(), error);

@@ -268,22 +268,7 @@ static psc_status_t skip(psw_builder_t *builder, const psw_position_t *position,
         counts->windows += windows;
     }
     counts->total_words = counts->resumed_words = position->words;
-    return st;
-}
-
-/* The vocabulary as checkpoints have it, at the worker that has them made. Gives words->bytes. */
-static psc_status_t write_words(const psw_setup_t *setup, const embps_client_t *client,
-                                psw_words_t *words_out, psc_error_t *error)
-{
-    char *bytes = NULL;
-    size_t n = 0;
-    *words_out = (psw_words_t){.n = 0};
-    if (setup->options->checkpoint_batches == 0 || embps_worker_rank(client) != 0)
-        return PSC_OK;
-    psc_status_t st = psw_vocab_write(setup->vocab, &bytes, &n, error);
-    if (st == PSC_OK)
-        *words_out = (psw_words_t){
-            .bytes = (const uint8_t *)bytes, .n = n, .checksum = XXH3_64bits(bytes, n)};
+    counts->resumed_lost = position->lost;
     return st;
 }
 
@@ -297,14 +282,11 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
     psw_builder_t *builder = NULL;
     psw_facts_t facts;
     psw_position_t position = {.batches = 0};
-    psw_words_t words = {.n = 0};
     embps_set_timeout(client, (uint32_t)ceil(options->timeout_s * 1000));
     describe(setup, embps_worker_count(client), &facts);
     psc_status_t st = find_position(setup, client, &facts, &position, error);
     if (st == PSC_OK)
         st = open_tables(options, client, tables_out, error);
-    if (st == PSC_OK)
-        st = write_words(setup, client, &words, error);
     if (st == PSC_OK)
         st = psw_reader_create(setup->corpus, part->begin, part->end, &reader, error);
     if (st == PSC_OK) {
@@ -339,7 +321,7 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
                                      .checkpoint_batches = options->checkpoint_batches,
                                      .first_batch = position.batches,
                                      .facts = &facts,
-                                     .words = words,
+                                     .vocab = setup->vocab,
                                      .stop = stop,
                                      .polls_signals = polls_signals,
                                      .report = report,
@@ -350,11 +332,15 @@ psc_status_t psw_setup_train(const psw_setup_t *setup, embps_client_t *client, u
                           " of %" PRIu64 " words\n",
                           psw_client_resumed(client), position.batches, position.words,
                           setup->corpus_words * options->epochs);
+        if (position.lost != 0 && worker == 0)
+            psc_log(PSC_LOG_WARN,
+                    "%" PRIu64 " workers had been lost before checkpoint %s: what these had not "
+                    "trained by then stays untrained",
+                    position.lost, psw_client_resumed(client));
         st = skip(builder, &position, &how, &how.counts, error);
         if (st == PSC_OK)
             st = psw_trainer_run(&how, counts_out, error);
     }
-    psc_free((void *)(uintptr_t)words.bytes);
     psw_builder_destroy(builder);
     psw_reader_destroy(reader);
     return st;

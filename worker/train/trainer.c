@@ -25,10 +25,11 @@
  * A checkpoint (--checkpoint-batches) is made between two batches: nothing is under way then, the
  * cache has sent what it had and begins anew, and the next batch begins as the first one of a run
  * does that goes on from there. So such a run has the same bits, where those of an undisturbed one
- * do not depend on who comes first. Worker 0 has the servers cut, and goes on while they write. In
- * step nobody else need know of it: a server cuts when it has applied the clock, and cannot apply
- * the next one before worker 0 has ended it. Else workers meet there: each ends one more clock,
- * which worker 0 does when all servers have cut, and all wait for that one.
+ * do not depend on who comes first. The first worker (0, until it is lost) has the servers cut, and
+ * goes on while they write. In step nobody else need know of it: a server cuts when it has applied
+ * the clock, and cannot apply the next one before that worker has ended it. Else workers meet
+ * there: each ends one more clock, which that worker does when all servers have cut, and all wait
+ * for that one.
  *
  * After its last batch a worker ends its last clock: nobody waits for one whose share was smaller.
  *
@@ -150,6 +151,7 @@ static void trainer_clear(trainer_t *trainer)
     psc_free(trainer->local.input_pointers);
     psc_free(trainer->local.output_pointers);
     psw_lookahead_destroy(trainer->ahead);
+    psw_train_checkpoint_clear(&trainer->checkpoint);
     for (size_t i = 0; i < 2; i++) {
         flight_t *flight = &trainer->flights[i];
         side_destroy(&flight->in);
@@ -182,7 +184,7 @@ static psc_status_t trainer_init(trainer_t *trainer, const psw_trainer_options_t
                            .done = options->first_batch,
                            .checkpoint = {.client = options->client,
                                           .facts = options->facts,
-                                          .words = options->words}};
+                                          .vocab = options->vocab}};
     trainer->stride = (trainer->dim + 15) / 16 * 16;
     trainer->train = options->plain ? options->model->plain : options->model->matrix;
     psc_status_t st =
@@ -489,7 +491,8 @@ psc_status_t psw_trainer_look_for_stop(const psw_trainer_options_t *options, psc
 static psc_status_t cut(trainer_t *trainer, psc_error_t *error)
 {
     const psw_position_t position = {.batches = trainer->done,
-                                     .words = trainer->counts.total_words};
+                                     .words = trainer->counts.total_words,
+                                     .lost = trainer->counts.resumed_lost};
     return psw_train_checkpoint_cut(&trainer->checkpoint, &position, error);
 }
 

@@ -9,11 +9,11 @@
 #define WORKER_TRAIN_TRAINER_H
 
 #include "embps.h"
-#include "worker/checkpoint_words.h"
 #include "worker/train/batch_builder.h"
 #include "worker/train/model.h"
 #include "worker/train/position.h"
 #include "worker/train/stop.h"
+#include "worker/train/vocab.h"
 
 #define PSW_TABLE_IN "in"
 #define PSW_TABLE_OUT "out"
@@ -30,6 +30,7 @@ typedef struct psw_train_counts {
     uint64_t words;         /* of the text, over all epochs, kept or not; by this worker */
     uint64_t total_words;   /* by all workers, as far as known */
     uint64_t resumed_words; /* of those, before this run, which goes on from a checkpoint */
+    uint64_t resumed_lost;  /* workers that were lost before this run */
     uint64_t windows;
     uint64_t rows;       /* pulled and pushed */
     uint64_t loss_pairs; /* pairs of centre and context in the windows measured */
@@ -61,10 +62,10 @@ typedef struct psw_trainer_options {
     uint64_t first_batch;        /* where the builder is; so many were trained before */
     psw_train_counts_t counts;   /* of those */
     const psw_facts_t *facts;    /* borrowed; of checkpoints, and so the vocabulary */
-    psw_words_t words;
-    psw_stop_t *stop;     /* borrowed; looked at before each batch */
-    bool polls_signals;   /* this thread also looks for signals */
-    psw_report_fn report; /* NULL: nobody listens, and no loss is measured */
+    const psw_vocab_t *vocab;    /* borrowed; NULL: they have none */
+    psw_stop_t *stop;            /* borrowed; looked at before each batch */
+    bool polls_signals;          /* this thread also looks for signals */
+    psw_report_fn report;        /* NULL: nobody listens, and no loss is measured */
     void *report_context;
 } psw_trainer_options_t;
 

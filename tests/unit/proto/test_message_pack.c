@@ -118,11 +118,14 @@ static void every_small_reply_survives_the_wire(void **state)
     assert_int_equal(f->message.u.open_table_reply.max_rows, 8192);
 
     m = (psp_message_t){.kind = PSP_CLOCK_REPLY, .reply = some_reply};
-    m.u.clock_reply = (psp_clock_reply_t){.min_clock = 5, .total_progress = UINT64_MAX};
+    m.u.clock_reply = (psp_clock_reply_t){
+        .min_clock = 5, .total_progress = UINT64_MAX, .first = 7, .n_lost = UINT32_MAX};
     psp_buffer_put(round_trip(f, &m));
     assert_reply_ok(&f->message.reply);
     assert_int_equal(f->message.u.clock_reply.min_clock, 5);
     assert_true(f->message.u.clock_reply.total_progress == UINT64_MAX);
+    assert_int_equal(f->message.u.clock_reply.first, 7);
+    assert_true(f->message.u.clock_reply.n_lost == UINT32_MAX);
 
     m = (psp_message_t){.kind = PSP_ATTACH_REPLY, .reply = some_reply};
     memset(m.u.attach_reply.path, 'p', PSP_PATH_MAX);

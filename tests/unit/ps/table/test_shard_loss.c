@@ -202,6 +202,12 @@ static void nobody_waits_for_the_lost(void **state)
         assert_int_equal(reply.u.barrier_reply.first, 1);
         assert_int_equal(reply.u.barrier_reply.n_lost, 1);
     }
+    f->clock[2] = 1;
+    message = (psp_message_t){.kind = PSP_CLOCK};
+    (void)fixture_send(f, 2, &message);
+    fixture_wait(f, &reply, NULL);
+    assert_int_equal(reply.u.clock_reply.first, 1);
+    assert_int_equal(reply.u.clock_reply.n_lost, 1);
     for (uint32_t w = 0; w < W; w++) {
         message = (psp_message_t){.kind = PSP_GOODBYE};
         (void)fixture_send(f, w, &message);

@@ -20,7 +20,7 @@ static psw_facts_t some_facts(void)
 
 static size_t pack(const psw_facts_t *facts, char *bytes)
 {
-    const psw_position_t position = {.batches = 12, .words = UINT64_C(1) << 50};
+    const psw_position_t position = {.batches = 12, .words = UINT64_C(1) << 50, .lost = 3};
     size_t n = 0;
     assert_int_equal(psw_position_pack(&position, facts, bytes, &n, NULL), PSC_OK);
     assert_in_range(n, 1, PSW_POSITION_BYTES);
@@ -37,6 +37,7 @@ static void what_is_packed_is_read(void **state)
     assert_int_equal(psw_position_read(bytes, n, "c", &facts, &read, NULL), PSC_OK);
     assert_int_equal(read.batches, 12);
     assert_true(read.words == UINT64_C(1) << 50);
+    assert_int_equal(read.lost, 3);
     while (facts.n < PSW_FACTS_MAX) { /* as much as there can be */
         static char names[PSW_FACTS_MAX][80];
         (void)snprintf(names[facts.n], sizeof names[0], "%079zu", facts.n);
@@ -96,6 +97,9 @@ static void what_is_no_position_is_refused(void **state)
          "\"training\": {}}",
          PSC_CORRUPT, "damaged"},
         {"{\"program\": \"embps-train\", \"version\": 1, \"batches\": 1, \"words\": 0}",
+         PSC_CORRUPT, "damaged"},
+        {"{\"program\": \"embps-train\", \"version\": 1, \"batches\": 1, \"words\": 0, "
+         "\"lost\": -1, \"training\": {}}",
          PSC_CORRUPT, "damaged"},
         {"{\"program\": \"embps-train\", \"version\": 1, \"batches\": 1, \"words\": 0, "
          "\"training\": {\"--x\": 7}}",
