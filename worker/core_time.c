@@ -14,7 +14,9 @@
  *
  * A server that waits for other workers (a barrier, a clock) owes answers for long and is well. So
  * after a quarter of the time a server is asked for a sign of life: a prefetch without ids, which
- * is answered at once whatever waits, goes past queue and window, one at a time.
+ * is answered at once whatever waits, goes past queue and window, one at a time. It says which
+ * answers the client has by now. What is under way was made before that: a server that went back,
+ * or failed, and waits for a number that it had answered, learns only so that it will not come.
  *
  * Cost: nothing is sorted; the open parts are looked at when a deadline has passed, and the oldest
  * ones of each server when the driver looks. One thread.
@@ -110,7 +112,7 @@ static psp_message_t empty_hint(const psw_core_t *core, uint32_t server, uint64_
                                        .map_epoch = core->map.epoch,
                                        .session = core->servers[server].session,
                                        .sequence = sequence,
-                                       .lowest_unacked = 1,
+                                       .lowest_unacked = psw_core_lowest_open(core, server),
                                        .request = number,
                                        .clock = core->clock}};
 }

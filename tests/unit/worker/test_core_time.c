@@ -367,6 +367,35 @@ static void signs_of_life_are_of_the_session_and_of_no_number(void **state)
     finish(&w);
 }
 
+/* So that a server which went back behind an answer does not wait for its request. */
+static void signs_of_life_say_which_answers_are_there(void **state)
+{
+    (void)state;
+    static world_t w;
+    start(&w, 64);
+    for (int round = 0; round < 3; round++) {
+        const uint64_t first = psw_core_lowest_open(w.sim.core, 1);
+        psw_request_t *request = pull(&w, 0);
+        for (int answered = 0; answered < 2; answered++) {
+            psp_buffer_t *sign;
+            psp_message_t m;
+            assert_int_equal(psw_core_sign_of_life(w.sim.core, 1, &sign, NULL), PSC_OK);
+            assert_int_equal(
+                psp_message_unpack(w.sim.scratch, sign->kind, sign->data, sign->size, &m, NULL),
+                PSC_OK);
+            assert_int_equal(m.request.sequence, 0);
+            assert_int_equal(m.request.lowest_unacked, psw_core_lowest_open(w.sim.core, 1));
+            assert_true((m.request.lowest_unacked > first) == (answered == 1));
+            psp_buffer_put(sign);
+            if (answered == 0)
+                wake(&w);
+        }
+        assert_true(psw_request_done(request));
+        psw_core_release(w.sim.core, request);
+    }
+    finish(&w);
+}
+
 static size_t prefetch(world_t *w, uint64_t when)
 {
     const psw_prefetch_options_t options = {.ids = w->ids, .n = N, .when = when};
@@ -448,6 +477,7 @@ int main(void)
         cmocka_unit_test(time_in_which_nobody_looks_blames_no_server),
         cmocka_unit_test(a_guest_leaves_no_gap_where_it_takes_back_what_was_not_sent),
         cmocka_unit_test(signs_of_life_are_of_the_session_and_of_no_number),
+        cmocka_unit_test(signs_of_life_say_which_answers_are_there),
         cmocka_unit_test(hints_are_dropped_where_they_would_wait_and_waited_for_by_nobody),
         cmocka_unit_test(a_window_that_a_server_tells_is_kept),
     };

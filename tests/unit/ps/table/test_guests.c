@@ -6,6 +6,7 @@
 
 #include "common/alloc.h"
 #include "ps/table/guests.h"
+#include "ps/table/shard_state.h"
 #include "tests/support/test_seed.h"
 
 #include <string.h>
@@ -309,6 +310,42 @@ static void a_gap_that_is_not_filled_is_told(void **state)
     fixture_close(&f, true);
 }
 
+/*
+ * A session of a checkpoint, or of a server that failed: its guest has an answer that this one
+ * knows nothing of, and what is under way was made before that came. A sign of life says so, and
+ * all that waits is told at once, not after the time for gaps.
+ */
+static void a_gap_that_will_not_be_filled_is_told_by_a_sign_of_life(void **state)
+{
+    (void)state;
+    for (uint64_t answered = 5; answered <= 6; answered++) {
+        shard_fixture_t f;
+        open_with(&f, 0);
+        fixture_hello(&f, 1);
+        const ps_session_t saved = f.shard->sessions.all[1];
+        ps_guests_end(f.shard, 1);
+        assert_int_equal(ps_guests_revive(f.shard, &saved, 5, (ps_call_part_t){0}, NULL), PSC_OK);
+        push(&f, 1, 6, 4, 7, 2);
+        const uintptr_t waits = f.next_call - 1;
+        nothing_comes(&f);
+        psp_message_t sign = {.kind = PSP_PREFETCH, .request = header_of(&f, 1, 0)};
+        sign.request.lowest_unacked = answered;
+        (void)fixture_send(&f, 1, &sign);
+        if (answered == 5) { /* that may still come */
+            assert_int_equal(status_of_next(&f, waits + 1), PSC_OK);
+            push(&f, 1, 5, 4, 7, 1);
+            assert_int_equal(status_of_next(&f, waits + 2), PSC_OK);
+            assert_int_equal(status_of_next(&f, waits), PSC_OK);
+            assert_true(look(&f, 0, 7) == 3);
+        } else {
+            assert_int_equal(status_of_next(&f, waits), PSC_PEER_GONE);
+            assert_int_equal(status_of_next(&f, waits + 1), PSC_PEER_GONE);
+            assert_true(look(&f, 0, 7) == 0);
+        }
+        fixture_close(&f, true);
+    }
+}
+
 static void there_are_as_many_places_as_were_said_and_they_are_used_again(void **state)
 {
     (void)state;
@@ -524,6 +561,7 @@ int main(void)
         cmocka_unit_test(who_says_nothing_for_the_lease_is_gone),
         cmocka_unit_test(whom_a_closed_door_keeps_silent_does_not_lapse),
         cmocka_unit_test(a_gap_that_is_not_filled_is_told),
+        cmocka_unit_test(a_gap_that_will_not_be_filled_is_told_by_a_sign_of_life),
         cmocka_unit_test(there_are_as_many_places_as_were_said_and_they_are_used_again),
         cmocka_unit_test(too_many_requests_are_refused_and_none_is_lost),
         cmocka_unit_test(any_order_of_arrival_gives_the_same_rows),
