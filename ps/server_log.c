@@ -103,6 +103,24 @@ uint64_t ps_server_log_cluster(const ps_server_log_t *log)
     return cluster != 0 ? cluster : 1;
 }
 
+/* What became of the end of the log. */
+static void say_end(const ps_log_chain_t *chain, const ps_log_replayed_t *replayed)
+{
+    if (replayed->other_boot && replayed->level == PS_LOG_LEVEL_WRITTEN)
+        psc_log(chain->replay_bytes != 0 ? PSC_LOG_WARN : PSC_LOG_INFO, /* none: all ended well */
+                "%s was written with --durability push before this machine was started (or on "
+                "another one): of segment %" PRIu64 " the first %" PRIu64
+                " bytes are there, whole, and are gone on from. Pushes of the last seconds before "
+                "a power cut may be lost, though acknowledged; behind that place %" PRIu64
+                " bytes (%" PRIu64 " later records) are left out",
+                chain->folder, chain->to, replayed->end, replayed->cut_off, replayed->beyond);
+    else if (replayed->cut_off != 0)
+        psc_log(PSC_LOG_INFO,
+                "the last %" PRIu64 " bytes of %s were of an unfinished record, which nobody was "
+                "told of",
+                replayed->cut_off, chain->folder);
+}
+
 static psc_status_t replay(ps_server_log_t *log, ps_shard_t *shard, psc_error_t *error)
 {
     ps_log_replayed_t replayed = {.records = 0};
@@ -120,11 +138,8 @@ static psc_status_t replay(ps_server_log_t *log, ps_shard_t *shard, psc_error_t 
         psc_log(PSC_LOG_INFO,
                 "replayed %" PRIu64 " pushes of %s (%" PRIu64 " records, %" PRIu64 " bytes)",
                 replayed.pushes, log->chain.folder, replayed.records, replayed.bytes);
-    if (st == PSC_OK && replayed.cut_off != 0)
-        psc_log(PSC_LOG_INFO,
-                "the last %" PRIu64 " bytes of %s were of an unfinished record, which nobody was "
-                "told of",
-                replayed.cut_off, log->chain.folder);
+    if (st == PSC_OK)
+        say_end(&log->chain, &replayed);
     return st;
 }
 
@@ -135,6 +150,10 @@ psc_status_t ps_server_log_open(ps_server_log_t *log, ps_shard_t *shard, psc_err
     /* No number of a session is given twice, whatever of a log was lost with the machine. */
     shard->sessions.n_given = ps_restore_count_given(shard->sessions.n_given);
     psc_status_t st = replay(log, shard, error);
+    if (log->options.durability >= PS_DURABILITY_PUSH)
+        log->chain.head.level = log->options.durability == PS_DURABILITY_SYNC
+                                    ? PS_LOG_LEVEL_SYNCED
+                                    : PS_LOG_LEVEL_WRITTEN;
     if (st == PSC_OK)
         st = ps_log_chain_begin(&log->chain, log->options.checkpoints, error);
     log->made = st == PSC_OK;

@@ -50,6 +50,7 @@ struct ps_log_reader {
     int fd;
     ps_log_head_t head;
     uint64_t size, at;
+    uint64_t beyond;
     uint8_t *body;
     size_t room;
 };
@@ -288,6 +289,11 @@ uint64_t ps_log_reader_bytes(const ps_log_reader_t *reader)
     return reader->size;
 }
 
+uint64_t ps_log_reader_beyond(const ps_log_reader_t *reader)
+{
+    return reader->beyond;
+}
+
 static bool is_head(const ps_log_reader_t *reader, const record_head_t *head, uint64_t offset)
 {
     return head->mark == MARK &&
@@ -296,13 +302,14 @@ static bool is_head(const ps_log_reader_t *reader, const record_head_t *head, ui
 }
 
 /* Is there the head of a record behind the reader's place, at this offset or later, that says of
- * that place that it was on the disk? */
-static psc_status_t search(const ps_log_reader_t *reader, uint64_t offset, bool *found_out,
+ * that place that it was on the disk? Counts those that say nothing of it. */
+static psc_status_t search(ps_log_reader_t *reader, uint64_t offset, bool *found_out,
                            psc_error_t *error)
 {
     uint8_t *bytes = psc_alloc(SEARCH_BYTES);
     psc_status_t st = bytes == NULL ? no_memory(error) : PSC_OK;
     *found_out = false;
+    reader->beyond = 0;
     while (st == PSC_OK && !*found_out && offset + sizeof(record_head_t) <= reader->size) {
         const uint64_t left = reader->size - offset;
         const size_t n = left < SEARCH_BYTES ? (size_t)left : SEARCH_BYTES;
@@ -310,8 +317,10 @@ static psc_status_t search(const ps_log_reader_t *reader, uint64_t offset, bool 
         for (size_t i = 0; st == PSC_OK && !*found_out && i + sizeof(record_head_t) <= n; i += 8) {
             record_head_t head;
             memcpy(&head, bytes + i, sizeof head);
-            *found_out =
-                is_head(reader, &head, offset + i) && offset + i - reader->at > head.unsynced;
+            if (!is_head(reader, &head, offset + i))
+                continue;
+            *found_out = offset + i - reader->at > head.unsynced;
+            reader->beyond++;
         }
         offset += n == left ? n : n - sizeof(record_head_t) + 8;
     }
@@ -404,6 +413,7 @@ psc_status_t ps_log_reader_next(ps_log_reader_t *reader, ps_log_tail_t tail,
         return damaged(reader, reader->at, wrong, error);
     st = search(reader, reader->at + 8, &found, error);
     if (st == PSC_OK && found)
-        st = damaged(reader, reader->at, "there are records behind one that is not right", error);
+        st = damaged(reader, reader->at,
+                     "a record behind what is not right says that it had been on the disk", error);
     return st;
 }

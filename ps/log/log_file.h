@@ -9,14 +9,14 @@
  *     record   uint32 mark, uint32 kind, uint32 n, uint32 unsynced, uint64 XXH3 of the body,
  *              uint64 XXH3 of these 24 bytes, the body, zeros up to a multiple of 8. Both sums are
  *              seeded by segment and offset, so that bytes of another place are none of this one.
- *              All but the last `unsynced` bytes before the record were on the disk, as far as its
- *              writer syncs, before it was written; 0 in format 1
+ *              All but the last `unsynced` bytes before the record were on the disk before it was
+ *              written; in format 1, and without PS_LOG_LEVEL, it is 0 although nobody knows
  *
  * A process that is killed leaves a file that is cut short. So a last record that is not whole is
  * no record, and was told to nobody; anything else that does not fit is damage. After a power cut
- * the end may be anything: then what is not right is cut off too, unless a record behind it says
- * that it had been on the disk. (Pages are brought there in any order: of a group that was not
- * synced a later record may be there, and an earlier one not.)
+ * the end may be anything: then what is not right is cut off too, with all behind it, unless a
+ * record there says that it had been on the disk. (Pages are brought there in any order: of what
+ * was not synced a later record may be there, and an earlier one not.)
  *
  * Threads: none.
  */
@@ -32,6 +32,13 @@
 #define PS_LOG_RECORD_MAX ((uint64_t)64 << 20) /* bytes of a body */
 #define PS_LOG_BOOT_BYTES 16u
 
+/* What its writer does before anybody is told of a record. */
+typedef enum ps_log_level {
+    PS_LOG_LEVEL_UNKNOWN, /* made by an earlier release, or to have no records */
+    PS_LOG_LEVEL_WRITTEN, /* it is with the system: a power cut may take it */
+    PS_LOG_LEVEL_SYNCED,  /* it is on the disk */
+} ps_log_level_t;
+
 /* What a segment is. */
 typedef struct ps_log_head {
     uint64_t lineage; /* of the folder of checkpoints */
@@ -41,6 +48,7 @@ typedef struct ps_log_head {
     uint64_t previous_bytes; /* of segment number - 1, if that is in the chain */
     uint8_t boot[PS_LOG_BOOT_BYTES];   /* which start of the machine wrote it */
     char base[PSP_SAVED_NAME_MAX + 1]; /* the checkpoint that the chain follows; "": none */
+    uint32_t level;                    /* ps_log_level_t */
 } ps_log_head_t;
 
 /* Numbers of segments, in their order. */
@@ -100,6 +108,9 @@ void ps_log_reader_close(ps_log_reader_t *reader);
 const ps_log_head_t *ps_log_reader_head(const ps_log_reader_t *reader);
 /* Bytes of the file when it was opened. */
 uint64_t ps_log_reader_bytes(const ps_log_reader_t *reader);
+/* Records that lie behind the first one that is not right, as far as their heads tell; 0 until
+ * PS_LOG_TAIL_ANY has been read to its end. */
+uint64_t ps_log_reader_beyond(const ps_log_reader_t *reader);
 
 /* What may follow the last whole record. */
 typedef enum ps_log_tail {

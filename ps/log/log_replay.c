@@ -249,10 +249,12 @@ static psc_status_t replay_segment(replay_t *replay, const char *path, uint64_t 
     if (st != PSC_OK)
         return st;
     ps_log_boot(boot);
-    const bool same_boot = memcmp(boot, ps_log_reader_head(reader)->boot, sizeof boot) == 0;
-    const ps_log_tail_t tail = !last       ? PS_LOG_TAIL_NONE
-                               : same_boot ? PS_LOG_TAIL_SHORT
-                                           : PS_LOG_TAIL_ANY;
+    const ps_log_head_t *head = ps_log_reader_head(reader);
+    replay->so_far.other_boot = memcmp(boot, head->boot, sizeof boot) != 0;
+    replay->so_far.level = head->level;
+    const ps_log_tail_t tail = !last                        ? PS_LOG_TAIL_NONE
+                               : !replay->so_far.other_boot ? PS_LOG_TAIL_SHORT
+                                                            : PS_LOG_TAIL_ANY;
     for (bool more = true; st == PSC_OK && more;) {
         ps_log_record_t record;
         st = ps_log_reader_next(reader, tail, &record, &more, end_out, error);
@@ -266,7 +268,9 @@ static psc_status_t replay_segment(replay_t *replay, const char *path, uint64_t 
         replay->so_far.records++;
         replay->so_far.bytes += ps_log_record_bytes(record.n);
     }
+    replay->so_far.end = *end_out;
     replay->so_far.cut_off = ps_log_reader_bytes(reader) - *end_out;
+    replay->so_far.beyond = ps_log_reader_beyond(reader);
     ps_log_reader_close(reader);
     if (st != PSC_OK || !last)
         return st;

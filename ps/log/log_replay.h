@@ -13,7 +13,12 @@
 /* What was replayed. */
 typedef struct ps_log_replayed {
     uint64_t records, pushes, bytes;
-    uint64_t cut_off; /* bytes of a last record that a crash left unfinished */
+    /* Of the last segment, if there is any: */
+    uint64_t end;     /* bytes of the last segment that count */
+    uint64_t cut_off; /* what it had behind them: what a crash left unfinished */
+    uint64_t beyond;  /* records among those, as far as their heads tell */
+    bool other_boot;  /* another start of the machine, or another machine, wrote it */
+    uint32_t level;   /* ps_log_level_t of it */
 } ps_log_replayed_t;
 
 /*

@@ -5,6 +5,10 @@
  * that failed. After a failure nothing more is written: the part of a group that was is taken off
  * again where that can be done, and otherwise is records that nobody was told of.
  *
+ * Each record says how much before it may not be on the disk: with `sync` what is before it in its
+ * group, else all since the last sync of the segment, which comes when that would get too long for
+ * a head. By that a start tells what a power cut took from damage.
+ *
  * A new segment is made when all of the one before it is on the disk, so its head knows how long
  * that is, whatever becomes of the machine. Segments that a checkpoint has are removed, the oldest
  * first, so that a kill at any moment leaves no hole; what cannot be removed is logged, and goes
@@ -33,7 +37,8 @@
 
 #define GROUP_RECORDS 256u /* with head, body and zeros each below IOV_MAX */
 #define GROUP_BYTES ((uint64_t)16 << 20)
-_Static_assert(GROUP_BYTES + PS_LOG_RECORD_MAX < UINT32_MAX, "a group's bytes fit into a head");
+#define SYNC_BYTES ((uint64_t)1 << 30)
+_Static_assert(SYNC_BYTES + GROUP_BYTES + PS_LOG_RECORD_MAX < UINT32_MAX, "it fits into a head");
 
 struct ps_log_writer {
     ps_log_sink_t sink;
@@ -51,8 +56,8 @@ struct ps_log_writer {
     int fd;
     char *path; /* of the segment */
     ps_log_head_t head;
-    uint64_t size;
-    uint64_t oldest; /* segment that may be there still */
+    uint64_t size, synced; /* of the segment; of it, on the disk */
+    uint64_t oldest;       /* segment that may be there still */
     ps_log_entry_t *group[GROUP_RECORDS];
     uint8_t heads[GROUP_RECORDS][PS_LOG_RECORD_HEAD_BYTES];
     struct iovec pieces[3 * GROUP_RECORDS];
@@ -67,19 +72,28 @@ static psc_status_t open_segment(ps_log_writer_t *writer, psc_error_t *error)
     if (writer->path == NULL)
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a log");
     writer->fd = open(writer->path, O_WRONLY | O_APPEND | O_CLOEXEC);
-    writer->size = PS_LOG_HEAD_BYTES;
+    writer->size = writer->synced = PS_LOG_HEAD_BYTES;
     return writer->fd >= 0
                ? PSC_OK
                : psc_error_set_errno(error, errno, "cannot write the log %s", writer->path);
 }
 
-static psc_status_t cut(ps_log_writer_t *writer, uint64_t number, psc_error_t *error)
+static psc_status_t sync_segment(ps_log_writer_t *writer, psc_error_t *error)
 {
     if (fdatasync(writer->fd) != 0)
         return psc_error_set_errno(error, errno, "cannot sync the log %s", writer->path);
+    writer->synced = writer->size;
+    return PSC_OK;
+}
+
+static psc_status_t cut(ps_log_writer_t *writer, uint64_t number, psc_error_t *error)
+{
+    psc_status_t st = sync_segment(writer, error);
+    if (st != PSC_OK)
+        return st;
     writer->head.previous_bytes = writer->size;
     writer->head.number = number;
-    psc_status_t st = ps_log_make(writer->folder, &writer->head, error);
+    st = ps_log_make(writer->folder, &writer->head, error);
     if (st != PSC_OK)
         return st;
     (void)close(writer->fd);
@@ -142,12 +156,16 @@ static psc_status_t write_group(ps_log_writer_t *writer, size_t n, psc_error_t *
     static const uint8_t zeros[8] = {0};
     uint64_t at = writer->size;
     size_t n_pieces = 0;
+    if (writer->size - writer->synced >= writer->options.sync_bytes) {
+        psc_status_t st = sync_segment(writer, error);
+        if (st != PSC_OK)
+            return st;
+    }
     for (size_t i = 0; i < n; i++) {
         const ps_log_entry_t *entry = writer->group[i];
         struct iovec *pieces = &writer->pieces[n_pieces];
-        const uint64_t unsynced = writer->options.sync ? at - writer->size : 0;
-        ps_log_fill_head(writer->heads[i], writer->head.number, at, (uint32_t)unsynced, entry->kind,
-                         entry->bytes, entry->n);
+        ps_log_fill_head(writer->heads[i], writer->head.number, at, (uint32_t)(at - writer->synced),
+                         entry->kind, entry->bytes, entry->n);
         pieces[0] = (struct iovec){writer->heads[i], PS_LOG_RECORD_HEAD_BYTES};
         pieces[1] = (struct iovec){(void *)entry->bytes, entry->n};
         n_pieces += 2;
@@ -172,6 +190,8 @@ static psc_status_t write_group(ps_log_writer_t *writer, size_t n, psc_error_t *
     atomic_fetch_add_explicit(&writer->bytes, at - writer->size, memory_order_relaxed);
     atomic_fetch_add_explicit(&writer->groups, 1, memory_order_relaxed);
     writer->size = at;
+    if (writer->options.sync)
+        writer->synced = at;
     return PSC_OK;
 }
 
@@ -292,6 +312,8 @@ psc_status_t ps_log_writer_start(const ps_log_writer_options_t *options,
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a log");
     writer->options = *options;
     writer->head = options->head;
+    if (options->sync_bytes == 0 || options->sync_bytes > SYNC_BYTES)
+        writer->options.sync_bytes = SYNC_BYTES;
     writer->fd = -1;
     writer->fault = (psc_error_t)PSC_ERROR_INIT;
     writer->checkpoints = psc_strdup(options->checkpoints);

@@ -17,6 +17,7 @@ typedef struct ps_log_writer_options {
     ps_log_head_t head;      /* of the segment to begin with, which ps_log_make made */
     bool records;            /* what changes the shard is logged */
     bool sync;               /* what is written is on the disk, and not with the system alone */
+    uint64_t sync_bytes;     /* without sync it is brought there every so many; 0: 1 GiB */
     ps_wake_fn wake; /* from the writer's thread, when more is written, or nothing more is */
     void *wake_context;
 } ps_log_writer_options_t;

@@ -411,6 +411,76 @@ static void ends_and_misfits(void **state)
 }
 
 /* A checkpoint in which another server had the table already, and this one had not. */
+/* Starts with these bytes in the place of segment 1. */
+static psc_status_t replay_bytes(setting_t *s, const char *path, const char *bytes, size_t n,
+                                 ps_log_replayed_t *replayed, look_t *look, psc_error_t *error)
+{
+    assert_int_equal(psc_file_write(path, bytes, n, NULL), PSC_OK);
+    open_shard(s, 0);
+    const psc_status_t st = ps_log_replay(&s->chain, s->f.shard, replayed, error);
+    if (st == PSC_OK)
+        look_at(s, look);
+    fixture_close(&s->f, true);
+    ps_log_chain_clear(&s->chain);
+    return st;
+}
+
+/*
+ * A hole in a log that nobody synced: on the machine that wrote it, damage; after another start of
+ * the machine what is before it counts, as if the log ended there, and what is behind it does not,
+ * which is told.
+ */
+static void what_a_power_cut_leaves(void **state)
+{
+    (void)state;
+    for (int other = 0; other < 2; other++) {
+        setting_t s = {.folder = test_scratch_create()};
+        test_random_t random = test_random_start();
+        ps_log_replayed_t replayed;
+        psc_error_t error = PSC_ERROR_INIT;
+        char *bytes;
+        size_t n, before = 0;
+        look_t cut, hole;
+        open_shard(&s, 0);
+        s.chain.head.level = PS_LOG_LEVEL_WRITTEN;
+        s.chain.head.boot[0] ^= (uint8_t)other;
+        start_log(&s);
+        hello(&s, 0, 0);
+        for (size_t t = 0; t < TABLES; t++)
+            open_table(&s, 0, t);
+        char *path = ps_log_path(s.chain.folder, 1);
+        for (int i = 0; i < 6; i++) {
+            struct stat status;
+            assert_int_equal(stat(path, &status), 0);
+            before = i <= 3 ? (size_t)status.st_size : before;
+            send_push(&s, 0, &random, false);
+            (void)answer(&s);
+        }
+        close_shard(&s);
+        assert_int_equal(psc_file_read(path, (size_t)1 << 20, &bytes, &n, NULL), PSC_OK);
+        assert_int_equal(replay_bytes(&s, path, bytes, before, &replayed, &cut, &error), PSC_OK);
+        assert_int_equal(replayed.cut_off, 0);
+        memset(bytes + before + 8, 0, 24);
+        const psc_status_t st = replay_bytes(&s, path, bytes, n, &replayed, &hole, &error);
+        if (other == 0) {
+            assert_int_equal(st, PSC_CORRUPT);
+            assert_non_null(strstr(error.message, path));
+            psc_free(cut.bytes);
+        } else {
+            assert_int_equal(st, PSC_OK);
+            same(&cut, &hole, true);
+            assert_int_equal(replayed.pushes, 3);
+            assert_int_equal(replayed.end, before);
+            assert_int_equal(replayed.cut_off, n - before);
+            assert_true(replayed.beyond >= 2 && replayed.other_boot);
+            assert_int_equal(replayed.level, PS_LOG_LEVEL_WRITTEN);
+        }
+        psc_free(bytes);
+        psc_free(path);
+        test_scratch_destroy(s.folder);
+    }
+}
+
 static void a_table_that_a_checkpoint_brought_is_met(void **state)
 {
     (void)state;
@@ -442,6 +512,7 @@ int main(void)
         cmocka_unit_test(guests_and_their_pushes),
         cmocka_unit_test(workers_in_step),
         cmocka_unit_test(ends_and_misfits),
+        cmocka_unit_test(what_a_power_cut_leaves),
         cmocka_unit_test(a_table_that_a_checkpoint_brought_is_met),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

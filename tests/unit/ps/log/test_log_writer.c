@@ -7,6 +7,7 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/file.h"
 #include "ps/log/log_chain.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
@@ -41,7 +42,7 @@ static void wake(void *context)
     atomic_fetch_add((atomic_uint *)context, 1);
 }
 
-static void start(bool sync)
+static void start_with(bool sync, uint64_t sync_bytes)
 {
     const ps_log_start_t of_chain = {
         .checkpoints = s.folder, .lineage = 1, .n_servers = 1, .base = "", .replay = true};
@@ -56,11 +57,17 @@ static void start(bool sync)
                                              .head = s.chain.head,
                                              .records = true,
                                              .sync = sync,
+                                             .sync_bytes = sync_bytes,
                                              .wake = wake,
                                              .wake_context = &s.woken};
     assert_int_equal(ps_log_writer_start(&options, &s.writer, NULL), PSC_OK);
     s.sink = ps_log_writer_sink(s.writer);
     assert_int_equal(s.sink->segment, 1);
+}
+
+static void start(bool sync)
+{
+    start_with(sync, 0);
 }
 
 static void stop(void)
@@ -160,6 +167,55 @@ static void what_is_written_can_be_read(void **state)
     stop();
 }
 
+/* Zeros in the place of a record, as the machine is started again: how many count before it. */
+static psc_status_t read_with_hole(const char *path, char *bytes, size_t size, size_t at, size_t n,
+                                   size_t *count_out)
+{
+    ps_log_reader_t *reader;
+    ps_log_record_t record;
+    bool more = true;
+    char kept[BODY];
+    psc_status_t st = PSC_OK;
+    assert_true(n <= sizeof kept && at + n <= size);
+    memcpy(kept, bytes + at, n);
+    memset(bytes + at, 0, n);
+    assert_int_equal(psc_file_write(path, bytes, size, NULL), PSC_OK);
+    memcpy(bytes + at, kept, n);
+    assert_int_equal(ps_log_reader_open(path, 1, &reader, NULL), PSC_OK);
+    for (*count_out = 0; st == PSC_OK && more; *count_out += more)
+        st = ps_log_reader_next(reader, PS_LOG_TAIL_ANY, &record, &more, NULL, NULL);
+    ps_log_reader_close(reader);
+    return st;
+}
+
+/* What is written and not synced, each group by itself: it is synced when there are so many bytes
+ * of it, and a hole before that is damage, and one behind it what a power cut may leave. */
+static void what_is_not_synced_may_have_holes(void **state)
+{
+    (void)state;
+    const size_t n_body = 8, record = (size_t)ps_log_record_bytes(n_body), most = 10, all = 35;
+    char *bytes;
+    size_t size, count;
+    start_with(false, record * most);
+    for (size_t i = 0; i < all; i++) {
+        submit(PS_LOG_WRITE, 0, "", n_body);
+        await_written();
+    }
+    ps_log_writer_stop(s.writer);
+    char *path = ps_log_path(s.chain.folder, 1);
+    assert_int_equal(psc_file_read(path, (size_t)1 << 20, &bytes, &size, NULL), PSC_OK);
+    assert_int_equal(size, PS_LOG_HEAD_BYTES + all * record);
+    for (size_t i = 0; i < all; i++) {
+        const psc_status_t st =
+            read_with_hole(path, bytes, size, PS_LOG_HEAD_BYTES + i * record, record, &count);
+        assert_int_equal(st, i < all / most * most ? PSC_CORRUPT : PSC_OK);
+        assert_int_equal(count, i);
+    }
+    psc_free(bytes);
+    psc_free(path);
+    stop();
+}
+
 static size_t count_segments(void)
 {
     ps_log_numbers_t numbers;
@@ -229,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(what_is_written_can_be_read, &sync[0]),
         cmocka_unit_test_prestate(what_is_written_can_be_read, &sync[1]),
+        cmocka_unit_test(what_is_not_synced_may_have_holes),
         cmocka_unit_test(segments_of_a_checkpoint_go),
         cmocka_unit_test(a_disk_that_takes_no_more_is_named),
     };
