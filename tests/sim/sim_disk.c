@@ -292,6 +292,25 @@ static int remove_entry(const char *path, const struct stat *status, int type, s
     return real_remove(path);
 }
 
+#define SECTOR_BYTES 512
+
+/* Zeros in the place of sectors that did not come to the disk, from an offset on. */
+static void lose_sectors(const char *path, off_t from, off_t size)
+{
+    static const char zeros[SECTOR_BYTES] = {0};
+    const int fd = real_open(path, O_WRONLY | O_CLOEXEC);
+    SIM_CHECK(fd >= 0);
+    for (off_t at = from; at < size;) {
+        const off_t next = (at / SECTOR_BYTES + 1) * SECTOR_BYTES;
+        const off_t end = next < size ? next : size;
+        if (sim_one_in(2))
+            SIM_CHECK(pwrite(fd, zeros, (size_t)(end - at), at) == end - at);
+        at = end;
+    }
+    (void)close(fd);
+    sim_log("power cut: %s has some of its sectors", strrchr(path, '/') + 1);
+}
+
 /* Of a file: what was not synced of it. */
 static void cut_file(const char *path, const struct stat *status)
 {
@@ -299,6 +318,10 @@ static void cut_file(const char *path, const struct stat *status)
     const off_t synced = record != NULL ? record->synced : 0;
     if (status->st_size <= synced || sim_one_in(3))
         return;
+    if (sim_one_in(3)) {
+        lose_sectors(path, synced, status->st_size);
+        return;
+    }
     const off_t left = synced + (off_t)sim_below((uint64_t)(status->st_size - synced) + 1);
     SIM_CHECK(truncate(path, left) == 0);
     if (sim_one_in(2)) /* as long as it was, with zeros */

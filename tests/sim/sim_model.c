@@ -4,6 +4,9 @@
  * ends the simulation, and where rows are not what they should be, the next answer to a pull
  * tells.
  *
+ * Of each server it is known in which order it applied pushes: what a log has behind a checkpoint
+ * must be the first ones after its cut, whatever a power cut took of the rest.
+ *
  * A cut takes the rows that the server owns and the sequences of its sessions; a checkpoint is the
  * cuts of all its servers that got its name.
  */
@@ -31,6 +34,7 @@ typedef struct session {
 
 typedef struct state {
     float rows[SIM_IDS_MAX][SIM_COLUMNS];
+    size_t n_applied[SIM_SERVERS_MAX]; /* pushes of its history that are in it, by server */
     session_t sessions[SESSIONS];
     size_t n_sessions;
 } state_t;
@@ -43,11 +47,17 @@ typedef struct checkpoint {
     state_t *state;
 } checkpoint_t;
 
-/* A push that a log had. */
+/* A push that a log had, or that a server has applied. */
 typedef struct replayed {
     uint64_t id, sequence;
     uint32_t rank;
 } replayed_t;
+
+/* What a server has applied, in order. */
+typedef struct history {
+    replayed_t *all;
+    size_t n, room;
+} history_t;
 
 static struct {
     psp_scratch_t *scratch;
@@ -63,6 +73,7 @@ static struct {
     bool starting; /* next and replayed get what logs have */
     replayed_t *replayed;
     size_t n_replayed;
+    history_t histories[SIM_SERVERS_MAX];
     bool must_tell[SIM_COLUMNS], lost_in_silence[SIM_COLUMNS];
 } model;
 
@@ -77,8 +88,10 @@ void sim_model_end(void)
 {
     psp_scratch_destroy(model.scratch);
     psc_free(model.replayed);
-    for (size_t i = 0; i < SIM_SERVERS_MAX; i++)
+    for (size_t i = 0; i < SIM_SERVERS_MAX; i++) {
         psc_free(model.cuts[i]);
+        psc_free(model.histories[i].all);
+    }
     for (size_t i = 0; i < model.n_checkpoints; i++)
         psc_free(model.checkpoints[i].state);
     memset(&model, 0, sizeof model);
@@ -128,6 +141,25 @@ static void put_aside(uint32_t rank, uint64_t id, uint64_t sequence)
     grown[model.n_replayed++] = (replayed_t){.rank = rank, .id = id, .sequence = sequence};
 }
 
+static void reserve_history(history_t *history, size_t n)
+{
+    if (n <= history->room)
+        return;
+    replayed_t *grown = psc_realloc_array(history->all, 2 * n, sizeof *grown);
+    SIM_CHECK(grown != NULL);
+    memset(grown + history->room, 0, (2 * n - history->room) * sizeof *grown);
+    history->all = grown;
+    history->room = 2 * n;
+}
+
+static void remember(uint32_t rank, uint64_t id, uint64_t sequence)
+{
+    history_t *history = &model.histories[rank];
+    reserve_history(history, history->n + 1);
+    history->all[history->n++] = (replayed_t){.rank = rank, .id = id, .sequence = sequence};
+    model.now.n_applied[rank] = history->n;
+}
+
 void sim_model_apply(uint32_t rank, const psp_message_t *message)
 {
     const uint64_t id = message->request.session, sequence = message->request.sequence;
@@ -144,6 +176,7 @@ void sim_model_apply(uint32_t rank, const psp_message_t *message)
         sim_fail("server %" PRIu32 " applies push %" PRIu64 " of session %" PRIx64 " once more",
                  rank, sequence, id);
     session->pushed = sequence;
+    remember(rank, id, sequence);
     count_push(&model.now, &message->u.push, session);
 }
 
@@ -315,6 +348,7 @@ static void join(uint32_t rank)
     checkpoint->n_servers = model.n_servers;
     checkpoint->has[rank] = true;
     take_rows(state, cut, &map, rank);
+    state->n_applied[rank] = cut->n_applied[rank];
     size_t n = 0;
     for (size_t i = 0; i < state->n_sessions; i++) {
         if (keeper_of(&state->sessions[i]) != rank)
@@ -391,6 +425,25 @@ void sim_model_start(void)
     model.starting = true;
 }
 
+/* What a log has: the next ones that its server had applied, and none left out. */
+static void compare_histories(state_t *to)
+{
+    for (size_t i = 0; i < model.n_replayed; i++) {
+        const replayed_t *push = &model.replayed[i];
+        const history_t *history = &model.histories[push->rank];
+        const size_t at = to->n_applied[push->rank]++;
+        if (at >= history->n || history->all[at].id != push->id ||
+            history->all[at].sequence != push->sequence)
+            sim_fail("the log of server %" PRIu32 " goes on with push %" PRIu64
+                     " of session %" PRIx64 ", which is not the next one that it had applied",
+                     push->rank, push->sequence, push->id);
+    }
+    for (uint32_t rank = 0; rank < SIM_SERVERS_MAX; rank++) {
+        reserve_history(&model.histories[rank], to->n_applied[rank]);
+        model.histories[rank].n = to->n_applied[rank];
+    }
+}
+
 /* Behind what the checkpoint has. */
 static void add_replayed(state_t *to)
 {
@@ -429,6 +482,7 @@ void sim_model_restore(const char *name, uint32_t n_servers, bool safe)
         moved = checkpoint->n_servers != n_servers;
         restored = *checkpoint->state;
     }
+    compare_histories(&restored);
     add_replayed(&restored);
     find_losses(&restored, moved, safe);
     model.now = restored;

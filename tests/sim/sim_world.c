@@ -258,8 +258,9 @@ static void start_again(void *context)
     } else {
         world.ended_badly = result != PSC_OK && result != PSC_INTERRUPTED;
     }
-    if (result == PSC_INTERRUPTED && !world.over && options.durability != PS_DURABILITY_PUSH &&
-        sim_one_in(world.power_cut_one_in))
+    if (!sim_job_never_served())
+        world.job.safe = true;
+    if (result == PSC_INTERRUPTED && !world.over && sim_one_in(world.power_cut_one_in))
         cut_power();
     options.boot = world.job.boot;
     options.safe = world.job.safe;
