@@ -15,10 +15,12 @@
  * before the job that saves the tier, and nothing else is. Rows that are erased leave the tier by a
  * later job.
  *
- * Pieces are as large as a page, PS_CUT_PIECES of them, taken off the rows' budget while the cut
- * lasts, or, where that leaves the tables too little, off what a server may take beside it. The
- * images of a page fit into one, so a step looks at one whole page, or at none when all
- * pieces are being written. A push that finds none free waits; so does an eviction.
+ * Pieces are as large as a page, taken off the rows' budget while the cut lasts, or, where that
+ * leaves the tables too little, off what a server may take beside it. The images of a page fit into
+ * one, so a step looks at one whole page, or at none when PS_CUT_WALK_PIECES are being written. A
+ * large memory has some more (1 / PUSH_SHARE of it), which the walk leaves to rows that are about
+ * to change, since a disk that is slow for a moment would stop pushes too. A push that finds none
+ * free waits; so does an eviction.
  *
  * Partial cuts. A row that is handed out gets PS_ROW_SAVED, and loses it when it changes or leaves
  * memory. What has it in a partial cut is as the last cut had it. Versions only grow, but for rows
@@ -26,12 +28,17 @@
  * the cold tier still having the life before: after these a cut is not partial.
  *
  * Cost: without a cut, a test of a pointer for a push and for an evicted dirty row. With one, a
- * pass over all headers in memory, a page at a time. Owner thread only.
+ * pass over all headers in memory, a page at a time, which waits for memory and for nothing else:
+ * headers are prefetched, and only those of rows with something to do are written. Owner thread
+ * only.
  */
 #include "ps/store/cut.h"
 
 #include "common/alloc.h"
 #include "ps/store/room.h"
+
+#define PUSH_SHARE 64u   /* of the rows' memory, for pieces that are left to pushes */
+#define WALK_FETCHES 16u /* records that are fetched ahead of the one that is looked at */
 
 struct ps_store_cut {
     ps_cut_options_t options;
@@ -41,9 +48,10 @@ struct ps_store_cut {
     bool abandoned, saved; /* saved: the job came back */
     ps_io_job_t job;
     psc_error_t fault; /* of the job */
-    ps_cut_piece_t pieces[PS_CUT_PIECES];
-    ps_cut_piece_t *free[PS_CUT_PIECES];
-    size_t n_free;
+    ps_cut_piece_t pieces[PS_CUT_PIECES_MAX];
+    ps_cut_piece_t *free[PS_CUT_PIECES_MAX];
+    size_t n_pieces, n_free;
+    uint32_t *found;         /* [records of a page at most] those of a page with something to do */
     ps_cut_piece_t *current; /* being filled, or NULL */
 };
 
@@ -61,12 +69,13 @@ static void hand_out(ps_store_cut_t *cut)
         cut->options.give(cut->options.context, piece);
 }
 
-/* Whether bytes more can be put into the current piece, after changing it if need be. */
-static bool make_room(ps_store_cut_t *cut, size_t bytes)
+/* Whether bytes more can be put into the current piece, after changing it if need be and more than
+ * n_left are free. */
+static bool make_room(ps_store_cut_t *cut, size_t bytes, size_t n_left)
 {
     if (cut->current != NULL && cut->current->size - cut->current->used >= bytes)
         return true;
-    if (cut->n_free == 0)
+    if (cut->n_free <= n_left)
         return false;
     hand_out(cut);
     cut->current = cut->free[--cut->n_free];
@@ -109,7 +118,7 @@ bool ps_cut_keep_row(ps_store_t *store, ps_place_t place)
         return true;
     ps_row_header_t *row = ps_store_row(store->base, place);
     if (wants(cut, row)) {
-        if (!make_room(cut, image_bytes(store, row)))
+        if (!make_room(cut, image_bytes(store, row), 0))
             return false;
         copy(store, cut->current, row);
     }
@@ -133,25 +142,44 @@ static bool is_walked(const ps_store_cut_t *cut)
     return cut->page == cut->end_page;
 }
 
+/* Finds the rows of a page that are to be copied or have a mark, in cut->found. Returns how many;
+ * bytes_out: of the images. */
+static uint32_t look_through(const ps_store_t *store, uint8_t *records, size_t record_bytes,
+                             size_t *bytes_out)
+{
+    const ps_store_cut_t *cut = store->cut;
+    const uint32_t n = ps_slab_page_records(store->slab, cut->page);
+    uint32_t n_found = 0;
+    *bytes_out = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const ps_row_header_t *row = (const ps_row_header_t *)(records + i * record_bytes);
+        if (i + WALK_FETCHES < n)
+            __builtin_prefetch(records + (i + WALK_FETCHES) * record_bytes);
+        const bool copied = wants(cut, row);
+        if (copied)
+            *bytes_out += image_bytes(store, row);
+        if (copied || (row->flags & PS_ROW_KEPT) != 0)
+            cut->found[n_found++] = i;
+    }
+    return n_found;
+}
+
 /* False: no piece is free. */
 static bool walk_page(ps_store_t *store)
 {
     ps_store_cut_t *cut = store->cut;
-    if (ps_slab_page_class(store->slab, cut->page) == UINT32_MAX)
+    const uint32_t class_id = ps_slab_page_class(store->slab, cut->page);
+    if (class_id == UINT32_MAX)
         return true;
-    const uint32_t n = ps_slab_page_records(store->slab, cut->page);
-    size_t bytes = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const ps_row_header_t *row =
-            ps_store_row(store->base, ps_slab_page_place(store->slab, cut->page, i));
-        if (wants(cut, row))
-            bytes += image_bytes(store, row);
-    }
-    if (bytes != 0 && !make_room(cut, bytes))
+    uint8_t *records =
+        (uint8_t *)ps_store_row(store->base, ps_slab_page_place(store->slab, cut->page, 0));
+    const size_t record_bytes = ps_slab_record_bytes(store->slab, class_id);
+    size_t bytes;
+    const uint32_t n_found = look_through(store, records, record_bytes, &bytes);
+    if (bytes != 0 && !make_room(cut, bytes, cut->n_pieces - PS_CUT_WALK_PIECES))
         return false;
-    for (uint32_t i = 0; i < n; i++) {
-        ps_row_header_t *row =
-            ps_store_row(store->base, ps_slab_page_place(store->slab, cut->page, i));
+    for (uint32_t i = 0; i < n_found; i++) {
+        ps_row_header_t *row = (ps_row_header_t *)(records + cut->found[i] * record_bytes);
         if (wants(cut, row))
             copy(store, cut->current, row);
         if (row->state == PS_ROW_PRESENT || row->state == PS_ROW_ABSENT)
@@ -192,7 +220,7 @@ ps_cut_state_t ps_store_cut_state(const ps_store_t *store, psc_error_t *error)
     const ps_store_cut_t *cut = store->cut;
     if (cut == NULL)
         return PS_CUT_NONE;
-    if (!is_walked(cut) || !cut->saved || cut->n_free != PS_CUT_PIECES)
+    if (!is_walked(cut) || !cut->saved || cut->n_free != cut->n_pieces)
         return PS_CUT_GOES_ON;
     if (cut->fault.code != PSC_OK) {
         if (error != NULL)
@@ -209,28 +237,59 @@ ps_cut_state_t ps_store_cut_state(const ps_store_t *store, psc_error_t *error)
 
 static void free_cut(ps_store_cut_t *cut)
 {
-    for (size_t i = 0; i < PS_CUT_PIECES; i++)
+    for (size_t i = 0; i < PS_CUT_PIECES_MAX; i++)
         psc_free(cut->pieces[i].bytes);
+    psc_free(cut->found);
     psc_free(cut);
 }
 
-static ps_store_cut_t *create_cut(const ps_store_t *store, const ps_cut_options_t *options)
+/* With its first pieces, of n_pieces at most; NULL: no memory. Those that are left to pushes are
+ * there when the system gives them. */
+static ps_store_cut_t *create_cut(const ps_store_t *store, const ps_cut_options_t *options,
+                                  size_t n_pieces)
 {
     ps_store_cut_t *cut = psc_alloc_zeroed(1, sizeof *cut);
     if (cut == NULL)
         return NULL;
     cut->options = *options;
     cut->fault = (psc_error_t)PSC_ERROR_INIT;
-    for (size_t i = 0; i < PS_CUT_PIECES; i++) {
-        cut->pieces[i].size = store->layout.page_bytes;
-        cut->pieces[i].bytes = psc_alloc(cut->pieces[i].size);
-        if (cut->pieces[i].bytes == NULL) {
-            free_cut(cut);
-            return NULL;
-        }
-        cut->free[cut->n_free++] = &cut->pieces[i];
+    cut->found = psc_alloc(store->layout.page_bytes / sizeof(ps_row_header_t) * sizeof *cut->found);
+    while (cut->n_pieces < n_pieces) {
+        ps_cut_piece_t *piece = &cut->pieces[cut->n_pieces];
+        piece->size = store->layout.page_bytes;
+        piece->bytes = psc_alloc(piece->size);
+        if (piece->bytes == NULL)
+            break;
+        cut->free[cut->n_free++] = piece;
+        cut->n_pieces++;
+    }
+    if (cut->found == NULL || cut->n_pieces < PS_CUT_WALK_PIECES) {
+        free_cut(cut);
+        return NULL;
     }
     return cut;
+}
+
+/* Takes memory for pieces and what the caller needs off the rows' budget: with pieces that are left
+ * to pushes, or without, or, where it is little, none. */
+static psc_status_t reserve(ps_store_t *store, uint64_t extra_bytes, size_t *n_pieces_out,
+                            uint64_t *bytes_out, psc_error_t *error)
+{
+    const size_t page_bytes = store->layout.page_bytes;
+    size_t n = PS_CUT_WALK_PIECES + ps_store_rows_bytes(store) / PUSH_SHARE / page_bytes;
+    n = n < PS_CUT_PIECES_MAX ? n : PS_CUT_PIECES_MAX;
+    *n_pieces_out = n;
+    *bytes_out = n * page_bytes + extra_bytes;
+    if (n > PS_CUT_WALK_PIECES && ps_store_reserve_memory(store, *bytes_out, NULL) == PSC_OK)
+        return PSC_OK;
+    *n_pieces_out = PS_CUT_WALK_PIECES;
+    *bytes_out = PS_CUT_WALK_PIECES * page_bytes + extra_bytes;
+    const bool spare = *bytes_out <= PS_CUT_SPARE_BYTES;
+    const psc_status_t st = ps_store_reserve_memory(store, *bytes_out, spare ? NULL : error);
+    if (st == PSC_OK || !spare)
+        return st;
+    *bytes_out = 0; /* a small memory, or a walk over rows that has its part of it just now */
+    return PSC_OK;
 }
 
 psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *options,
@@ -240,14 +299,12 @@ psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *optio
         return ps_store_failed(store, error);
     if (store->cut != NULL)
         return psc_error_set(error, PSC_BUSY, "a checkpoint is under way");
-    uint64_t bytes = PS_CUT_PIECES * store->layout.page_bytes + options->extra_bytes;
-    const bool spare = bytes <= PS_CUT_SPARE_BYTES;
-    psc_status_t st = ps_store_reserve_memory(store, bytes, spare ? NULL : error);
-    if (st != PSC_OK && !spare)
-        return st;
+    size_t n_pieces;
+    uint64_t bytes;
+    psc_status_t st = reserve(store, options->extra_bytes, &n_pieces, &bytes, error);
     if (st != PSC_OK)
-        bytes = 0; /* a small memory, or a walk over rows that has its part of it just now */
-    ps_store_cut_t *cut = create_cut(store, options);
+        return st;
+    ps_store_cut_t *cut = create_cut(store, options, n_pieces);
     if (cut == NULL) {
         ps_store_unreserve_memory(store, bytes);
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for a checkpoint");

@@ -26,7 +26,8 @@
 
 #include "ps/store/store.h"
 
-#define PS_CUT_PIECES 4u
+#define PS_CUT_WALK_PIECES 4u /* that may be full, or being written, of what the walk finds */
+#define PS_CUT_PIECES_MAX 16u /* with those that are left to rows about to change */
 #define PS_CUT_SPARE_BYTES ((uint64_t)16 << 20) /* that a cut may take beside the budget at worst */
 
 /* Images of rows. */
@@ -45,9 +46,9 @@ typedef struct ps_cut_options {
 } ps_cut_options_t;
 
 /*
- * Errors: INVALID_ARGUMENT (its memory, PS_CUT_PIECES pages and extra_bytes, does not fit beside
- * the rows, and is more than PS_CUT_SPARE_BYTES: says what would do), NO_MEMORY; BUSY (one is under
- * way); as ps_store_prepare, once the store failed.
+ * Errors: INVALID_ARGUMENT (its memory, PS_CUT_WALK_PIECES pages and extra_bytes, does not fit
+ * beside the rows, and is more than PS_CUT_SPARE_BYTES: says what would do), NO_MEMORY; BUSY (one
+ * is under way); as ps_store_prepare, once the store failed.
  */
 PSC_MUST_CHECK psc_status_t ps_store_cut_begin(ps_store_t *store, const ps_cut_options_t *options,
                                                psc_error_t *error);

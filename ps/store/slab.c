@@ -233,6 +233,11 @@ psc_status_t ps_slab_class(ps_slab_t *slab, size_t record_bytes, uint32_t *class
     return PSC_OK;
 }
 
+size_t ps_slab_record_bytes(const ps_slab_t *slab, uint32_t class_id)
+{
+    return slab->classes[class_id].record_bytes;
+}
+
 uint32_t ps_slab_n_classes(const ps_slab_t *slab)
 {
     return slab->n_classes;

@@ -49,6 +49,9 @@ uint8_t *ps_slab_base(const ps_slab_t *slab);
 PSC_MUST_CHECK psc_status_t ps_slab_class(ps_slab_t *slab, size_t record_bytes, uint32_t *class_out,
                                           psc_error_t *error);
 
+/* Bytes from one record of the class to the next. */
+size_t ps_slab_record_bytes(const ps_slab_t *slab, uint32_t class_id);
+
 /* How many classes there are; they are numbered from 0. */
 uint32_t ps_slab_n_classes(const ps_slab_t *slab);
 

@@ -113,8 +113,8 @@ typedef struct ps_saver {
     bool base;           /* the last checkpoint was committed, and the next may rest on it */
     ps_save_image_t image;
     ps_save_job_t job; /* all but the next two */
-    ps_save_job_t rows[PS_CUT_PIECES];
-    bool rows_used[PS_CUT_PIECES];
+    ps_save_job_t rows[PS_CUT_PIECES_MAX];
+    bool rows_used[PS_CUT_PIECES_MAX];
     ps_save_job_t read;
     bool reading;              /* its job is under way */
     uint64_t read_session;     /* whose answer it is; 0: it was given */

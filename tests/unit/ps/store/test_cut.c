@@ -22,13 +22,13 @@
 typedef struct world {
     ps_store_t *store;
     char *folder;
-    uint32_t *now;                          /* [N_IDS] what each row holds; 0: there is none */
-    uint32_t *then;                         /* the same at the cut */
-    uint32_t *found;                        /* of images; UINT32_MAX: none */
-    uint32_t *before;                       /* the same of those that a partial cut rests on */
-    bool base, erase;                       /* the next may be partial; rows are erased too */
-    unsigned give_up_at;                    /* turn of a cut that is abandoned */
-    ps_cut_piece_t *waiting[PS_CUT_PIECES]; /* handed out, not put back */
+    uint32_t *now;                              /* [N_IDS] what each row holds; 0: there is none */
+    uint32_t *then;                             /* the same at the cut */
+    uint32_t *found;                            /* of images; UINT32_MAX: none */
+    uint32_t *before;                           /* the same of those that a partial cut rests on */
+    bool base, erase;                           /* the next may be partial; rows are erased too */
+    unsigned give_up_at;                        /* turn of a cut that is abandoned */
+    ps_cut_piece_t *waiting[PS_CUT_PIECES_MAX]; /* handed out, not put back */
     size_t n_waiting;
     test_random_t random;
     uint64_t kept;
@@ -37,7 +37,7 @@ typedef struct world {
 static void take_piece(void *context, ps_cut_piece_t *piece)
 {
     world_t *world = context;
-    assert_true(world->n_waiting < PS_CUT_PIECES);
+    assert_true(world->n_waiting < PS_CUT_PIECES_MAX);
     assert_true(piece->used != 0 && piece->used % IMAGE_BYTES == 0);
     world->waiting[world->n_waiting++] = piece;
 }
@@ -73,41 +73,47 @@ static void wait_for_cut(world_t *world)
     assert_int_equal(ps_store_poll(world->store, &progress, &error), PSC_OK);
 }
 
-/* Changes rows, or takes them away. */
-static void change_rows(world_t *world, bool erase)
+/* Changes the rows of request's ids, or takes them away. */
+static void change_request(world_t *world, test_request_t *request, bool erase)
 {
-    static test_request_t request;
     psc_error_t error = PSC_ERROR_INIT;
-    const bool near = test_below(&world->random, 3) != 0;
-    const size_t span = near ? 2000 : N_IDS;
-    for (size_t i = 0; i < BATCH; i++)
-        request.ids[i] = test_below(&world->random, span);
-    test_request_set(&request, TABLE, PS_BATCH_WRITE, BATCH);
+    test_request_set(request, TABLE, PS_BATCH_WRITE, BATCH);
     psc_status_t st;
-    while ((st = ps_store_prepare(world->store, &request.batch, &error)) == PSC_BUSY)
+    while ((st = ps_store_prepare(world->store, &request->batch, &error)) == PSC_BUSY)
         wait_for_cut(world);
     assert_int_equal(st, PSC_OK);
-    while (!ps_store_ready(world->store, &request.batch))
+    while (!ps_store_ready(world->store, &request->batch))
         wait_for_cut(world);
-    while ((st = erase ? ps_store_erase(world->store, &request.batch, &error)
-                       : ps_store_cut_keep(world->store, &request.batch, &error)) == PSC_BUSY)
+    while ((st = erase ? ps_store_erase(world->store, &request->batch, &error)
+                       : ps_store_cut_keep(world->store, &request->batch, &error)) == PSC_BUSY)
         wait_for_cut(world);
     assert_int_equal(st, PSC_OK);
     for (size_t i = 0; i < BATCH && erase; i++)
-        world->now[request.ids[i]] = 0;
+        world->now[request->ids[i]] = 0;
     for (size_t i = 0; i < BATCH && !erase; i++) {
-        ps_row_header_t *row = ps_store_row(ps_store_base(world->store), request.places[i]);
+        ps_row_header_t *row = ps_store_row(ps_store_base(world->store), request->places[i]);
         if (row->state == PS_ROW_ABSENT) {
             row->version = 0;
             ps_store_mark_new(world->store, row);
         }
-        const uint32_t value = ++world->now[request.ids[i]];
+        const uint32_t value = ++world->now[request->ids[i]];
         row->version = value;
         memset(row + 1, 0, ROW_BYTES);
         memcpy((uint8_t *)row + IMAGE_BYTES - sizeof value, &value, sizeof value);
         ps_store_mark_dirty(row);
     }
-    ps_store_release(world->store, &request.batch);
+    ps_store_release(world->store, &request->batch);
+}
+
+/* The same of random ones. */
+static void change_rows(world_t *world, bool erase)
+{
+    static test_request_t request;
+    const bool near = test_below(&world->random, 3) != 0;
+    const size_t span = near ? 2000 : N_IDS;
+    for (size_t i = 0; i < BATCH; i++)
+        request.ids[i] = test_below(&world->random, span);
+    change_request(world, &request, erase);
 }
 
 /* The folder's rows with the images over them are what was there. What a row holds is its version.
@@ -295,6 +301,46 @@ static void a_row_that_begins_anew_ends_partial_cuts(void **state)
     close_world(&world);
 }
 
+/* A disk that is slow for a moment stops the walk, but not yet who is about to change rows. */
+static void the_walk_leaves_pieces_to_pushes(void **state)
+{
+    (void)state;
+    static test_request_t request;
+    world_t world;
+    char saved[512];
+    psc_error_t error = PSC_ERROR_INIT;
+    open_world(&world);
+    for (uint64_t id = 0; id < 10200; id += BATCH) { /* many pages, and all of them in memory */
+        for (size_t i = 0; i < BATCH; i++)
+            request.ids[i] = id + i;
+        change_request(&world, &request, false);
+    }
+    memcpy(world.then, world.now, N_IDS * sizeof *world.then);
+    const ps_cut_options_t options = {.folder = test_path(saved, sizeof saved, world.folder, "cut"),
+                                      .give = take_piece,
+                                      .context = &world};
+    assert_int_equal(ps_store_cut_begin(world.store, &options, &error), PSC_OK);
+    bool progress = true;
+    while (progress) { /* nothing is written */
+        progress = false;
+        ps_store_cut_step(world.store, &progress);
+    }
+    assert_true(world.n_waiting > 0 && world.n_waiting <= PS_CUT_WALK_PIECES);
+    assert_int_equal(ps_store_cut_state(world.store, &error), PS_CUT_GOES_ON);
+    const size_t walked = world.n_waiting;
+    test_request_set(&request, TABLE, PS_BATCH_WRITE, BATCH); /* the last ones */
+    assert_int_equal(ps_store_prepare(world.store, &request.batch, &error), PSC_OK);
+    assert_true(ps_store_ready(world.store, &request.batch));
+    assert_int_equal(ps_store_cut_keep(world.store, &request.batch, &error), PSC_OK);
+    assert_int_equal(world.n_waiting, walked + 1); /* that is: in another piece */
+    ps_store_release(world.store, &request.batch);
+    while (ps_store_cut_state(world.store, &error) == PS_CUT_GOES_ON)
+        wait_for_cut(&world);
+    ps_store_cut_end(world.store);
+    check_saved(&world, saved);
+    close_world(&world);
+}
+
 static void a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store(void **state)
 {
     (void)state;
@@ -355,6 +401,7 @@ int main(void)
         cmocka_unit_test(a_cut_that_is_given_up_leaves_nothing_to_the_next_one),
         cmocka_unit_test(partial_cuts_hand_out_what_changed_since_the_last),
         cmocka_unit_test(a_row_that_begins_anew_ends_partial_cuts),
+        cmocka_unit_test(the_walk_leaves_pieces_to_pushes),
         cmocka_unit_test(a_folder_that_cannot_be_written_fails_the_cut_and_not_the_store),
         cmocka_unit_test(a_small_memory_is_cut_all_the_same),
         cmocka_unit_test(memory_that_does_not_fit_is_refused),
