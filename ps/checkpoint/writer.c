@@ -182,6 +182,18 @@ static psc_status_t begin(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *
     return st;
 }
 
+/* Images go to the disk as they come, a hint that may fail: to sync them is then soon done, and
+ * does not stand in the way of all others who write at that moment. */
+static psc_status_t add_rows(ps_writer_t *writer, const ps_cut_piece_t *piece, psc_error_t *error)
+{
+    psc_status_t st =
+        append(writer, "rows", writer->rows_fd, writer->rows_sum, piece->bytes, piece->used, error);
+    (void)sync_file_range(writer->rows_fd, (off_t)writer->rows_bytes, (off_t)piece->used,
+                          SYNC_FILE_RANGE_WRITE);
+    writer->rows_bytes += piece->used;
+    return st;
+}
+
 /* One file of the cold tier, from the staging folder into the part. */
 static psc_status_t take_file(ps_writer_t *writer, const char *name, psc_error_t *error)
 {
@@ -556,9 +568,7 @@ static psc_status_t run(ps_writer_t *writer, ps_save_job_t *job, psc_error_t *er
     }
     switch (job->kind) {
     case PS_SAVE_ROWS:
-        writer->rows_bytes += job->piece->used;
-        return append(writer, "rows", writer->rows_fd, writer->rows_sum, job->piece->bytes,
-                      job->piece->used, error);
+        return add_rows(writer, job->piece, error);
     case PS_SAVE_FINISH:
         return finish(writer, job, error);
     case PS_SAVE_STATE:
