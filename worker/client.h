@@ -16,6 +16,21 @@
 PSC_MUST_CHECK psc_status_t psw_client_connect_job(psp_mpi_job_t *job, embps_client_t **client_out,
                                                    psc_error_t *error);
 
+/* Where a server of this process makes checkpoints and goes on from them, as embps-server has it.
+ * Borrowed for the call. */
+typedef struct psw_local_checkpoints {
+    const char *folder; /* NULL: none are made, and the rest counts for nothing */
+    const char *resume; /* "auto", "none" or the name of one */
+    uint64_t keep;      /* 0: all */
+} psw_local_checkpoints_t;
+
+/* embps_connect_local_many with checkpoints. Errors: those, and what embps-server says of a folder
+ * that it cannot go on from. */
+PSC_MUST_CHECK psc_status_t psw_client_connect_local(const embps_local_options_t *options,
+                                                     const psw_local_checkpoints_t *checkpoints,
+                                                     embps_client_t **clients_out,
+                                                     psc_error_t *error);
+
 /* psc_error_t and embps_error_t are the same plain data; copied at the border. */
 int psw_error_export(const psc_error_t *from, embps_error_t *to);
 

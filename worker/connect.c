@@ -106,23 +106,31 @@ int embps_connect_mpi(const void *comm, embps_client_t **client_out, embps_error
     return connect_job(job, true, client_out, &what) == PSC_OK ? 0 : psw_error_export(&what, error);
 }
 
+psc_status_t psw_client_connect_local(const embps_local_options_t *options,
+                                      const psw_local_checkpoints_t *checkpoints,
+                                      embps_client_t **clients_out, psc_error_t *error)
+{
+    if (options == NULL || clients_out == NULL)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "a local connection needs options and a place for its clients");
+    if (options->data == NULL || options->data[0] == '\0')
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "option data: a local connection needs a data directory");
+    if (options->n_workers == 0 || options->n_workers > PSW_LOCAL_WORKERS_MAX)
+        return psc_error_set(error, PSC_INVALID_ARGUMENT,
+                             "option n_workers: %u; 1 to %u are possible", options->n_workers,
+                             PSW_LOCAL_WORKERS_MAX);
+    return psw_local_shard_start(options, checkpoints, clients_out, error);
+}
+
 int embps_connect_local_many(const embps_local_options_t *options, embps_client_t **clients_out,
                              embps_error_t *error)
 {
+    const psw_local_checkpoints_t none = {.folder = NULL};
     psc_error_t what = PSC_ERROR_INIT;
-    if (options == NULL || clients_out == NULL)
-        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
-                            "a local connection needs options and a place for its clients");
-    else if (options->data == NULL || options->data[0] == '\0')
-        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
-                            "option data: a local connection needs a data directory");
-    else if (options->n_workers == 0 || options->n_workers > PSW_LOCAL_WORKERS_MAX)
-        (void)psc_error_set(&what, PSC_INVALID_ARGUMENT,
-                            "option n_workers: %u; 1 to %u are possible", options->n_workers,
-                            PSW_LOCAL_WORKERS_MAX);
-    else if (psw_local_shard_start(options, clients_out, &what) == PSC_OK)
-        return 0;
-    return psw_error_export(&what, error);
+    return psw_client_connect_local(options, &none, clients_out, &what) == PSC_OK
+               ? 0
+               : psw_error_export(&what, error);
 }
 
 int embps_connect_local(const embps_local_options_t *options, embps_client_t **client_out,

@@ -129,7 +129,8 @@ static psc_status_t make_shard(const embps_local_options_t *options, local_shard
 
 /* Opens the server and starts its thread. On error the server is gone again. */
 static psc_status_t start_server(local_shard_t *shard, const embps_local_options_t *options,
-                                 uint64_t cluster, psc_error_t *error)
+                                 const psw_local_checkpoints_t *checkpoints, uint64_t cluster,
+                                 psc_error_t *error)
 {
     const ps_server_options_t server_options = {.data = options->data,
                                                 .memory_bytes = options->memory_bytes,
@@ -138,7 +139,11 @@ static psc_status_t start_server(local_shard_t *shard, const embps_local_options
                                                 .n_servers = 1,
                                                 .n_workers = options->n_workers,
                                                 .pool = shard->pool,
-                                                .direct = PS_DIRECT_AUTO};
+                                                .direct = PS_DIRECT_AUTO,
+                                                .checkpoints = checkpoints->folder,
+                                                .resume = checkpoints->resume,
+                                                .keep = checkpoints->keep,
+                                                .durability = PS_DURABILITY_CHECKPOINT};
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -213,6 +218,7 @@ static psc_status_t connect_all(local_shard_t *shard, uint64_t cluster, embps_cl
 }
 
 psc_status_t psw_local_shard_start(const embps_local_options_t *options,
+                                   const psw_local_checkpoints_t *checkpoints,
                                    embps_client_t **clients_out, psc_error_t *error)
 {
     local_shard_t *shard = NULL;
@@ -232,7 +238,7 @@ psc_status_t psw_local_shard_start(const embps_local_options_t *options,
         }
     }
     if (st == PSC_OK)
-        st = start_server(shard, options, cluster, error);
+        st = start_server(shard, options, checkpoints, cluster, error);
     if (st != PSC_OK) {
         for (uint32_t i = 0; clients != NULL && i < options->n_workers; i++)
             psw_client_destroy(clients[i]);

@@ -12,8 +12,10 @@
 
 #include "common/alloc.h"
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "common/run_status.h"
+#include "worker/client.h"
 #include "worker/programs/client_error.h"
 #include "worker/train/progress.h"
 
@@ -154,6 +156,7 @@ static psc_status_t make_vocab(run_t *run, psc_error_t *error)
         worker_t *worker = &run->workers[i];
         words += worker->part.words;
         long_words += worker->part.long_words;
+        run->setup.corpus_hash = psc_mix64(run->setup.corpus_hash ^ worker->part.hash);
         if (i > 0 && all != NULL)
             st = psw_counter_merge(all, worker->counter, error);
     }
@@ -170,13 +173,16 @@ static psc_status_t make_vocab(run_t *run, psc_error_t *error)
 
 static psc_status_t connect_all(run_t *run, psc_error_t *error)
 {
-    embps_error_t what;
     embps_local_options_t options = EMBPS_LOCAL_OPTIONS_DEFAULT;
+    const psw_local_checkpoints_t checkpoints = {.folder = run->setup.options->checkpoints,
+                                                 .resume = run->setup.options->resume,
+                                                 .keep = run->setup.options->keep};
     options.data = run->setup.options->data;
     options.memory_bytes = run->setup.options->memory;
     options.n_workers = run->n;
-    if (embps_connect_local_many(&options, run->clients, &what) != 0)
-        return psw_error_import(&what, error);
+    psc_status_t st = psw_client_connect_local(&options, &checkpoints, run->clients, error);
+    if (st != PSC_OK)
+        return st;
     for (uint32_t i = 0; i < run->n; i++)
         run->workers[i].client = run->clients[i];
     return PSC_OK;

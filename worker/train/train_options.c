@@ -51,6 +51,9 @@ enum {
     OPTION_CACHE,
     OPTION_FLUSH,
     OPTION_CHECKPOINT_BATCHES,
+    OPTION_CHECKPOINTS,
+    OPTION_RESUME,
+    OPTION_KEEP,
     OPTION_TIMEOUT,
     N_OPTIONS
 };
@@ -277,9 +280,33 @@ static const psc_option_t template[N_OPTIONS] = {
          .max = COUNT_MAX,
          .default_value = "0",
          .help = "Have the servers make a checkpoint each time every worker has trained N batches, "
-                 "with how far the training is (embps-server --checkpoints DIR). The same command "
+                 "with how far the training is (embps-server --checkpoints DIR, or the same here "
+                 "with --local). The same command "
                  "line goes on from the newest: in one worker, and in any number with --staleness "
                  "0, to the last bit as if nothing had been. 0: none."},
+    [OPTION_CHECKPOINTS] = {.name = "checkpoints",
+                            .argument = "DIR",
+                            .type = PSC_OPTION_TEXT,
+                            .offset = FIELD(checkpoints),
+                            .help = "With --local: the folder of checkpoints; it is made where its "
+                                    "parent exists. A run that is started again with the same DIR "
+                                    "goes on from the newest one, and takes over the --data of the "
+                                    "run before."},
+    [OPTION_RESUME] = {.name = "resume",
+                       .argument = "WHICH",
+                       .type = PSC_OPTION_TEXT,
+                       .offset = FIELD(resume),
+                       .default_value = "auto",
+                       .help = "With --local: the checkpoint to go on from: auto (the newest, if "
+                               "there is one), none, or its name."},
+    [OPTION_KEEP] = {.name = "keep",
+                     .argument = "N",
+                     .type = PSC_OPTION_U64,
+                     .offset = FIELD(keep),
+                     .min = 0,
+                     .max = 1000000,
+                     .default_value = "3",
+                     .help = "With --local: how many checkpoints stay. 0: all."},
     [OPTION_TIMEOUT] = {.name = "timeout",
                         .argument = "SECONDS",
                         .type = PSC_OPTION_DOUBLE,
@@ -416,6 +443,23 @@ static psc_status_t read_wire(psw_train_options_t *options, psc_error_t *error)
                          options->wire);
 }
 
+static psc_status_t check_checkpoints(const psw_train_options_t *options, const bool *given,
+                                      psc_error_t *error)
+{
+    const bool any = given[OPTION_CHECKPOINTS] || given[OPTION_RESUME] || given[OPTION_KEEP];
+    if (!options->local && any)
+        return refuse(error, "--checkpoints, --resume and --keep have no effect without --local: "
+                             "they are options of the servers (embps-server --checkpoints DIR)");
+    if (any && !given[OPTION_CHECKPOINTS])
+        return refuse(error, "--resume and --keep have no effect without --checkpoints DIR");
+    if (given[OPTION_CHECKPOINTS] && options->checkpoint_batches == 0)
+        return refuse(error, "--checkpoints needs --checkpoint-batches N: how often one is made");
+    if (options->local && options->checkpoint_batches != 0 && !given[OPTION_CHECKPOINTS])
+        return refuse(error, "--checkpoint-batches with --local needs --checkpoints DIR, the "
+                             "folder that they are made in");
+    return PSC_OK;
+}
+
 static psc_status_t check(psw_train_options_t *options, const bool *given, psc_error_t *error)
 {
     psc_status_t st = read_staleness(options, error);
@@ -431,9 +475,9 @@ static psc_status_t check(psw_train_options_t *options, const bool *given, psc_e
     if (!options->local && given[OPTION_MEMORY])
         return refuse(error, "--memory has no effect without --local: the servers keep the rows "
                              "(embps-server --memory BYTES)");
-    if (options->local && options->checkpoint_batches != 0)
-        return refuse(error, "--checkpoint-batches has no effect with --local: servers make "
-                             "checkpoints (embps-server --checkpoints DIR)");
+    st = check_checkpoints(options, given, error);
+    if (st != PSC_OK)
+        return st;
     if (given[OPTION_FLUSH] && options->cache == 0)
         return refuse(error, "--flush has no effect without --cache BYTES");
     if (options->cache != 0 && options->cache < 64 << 10)

@@ -32,6 +32,9 @@ typedef struct psw_train_options {
     uint64_t cache;              /* of each worker; bytes; 0: none */
     uint64_t flush;              /* clocks */
     uint64_t checkpoint_batches; /* 0: no checkpoints */
+    const char *checkpoints;     /* local only; their folder, NULL: none */
+    const char *resume;          /* local only, as embps-server's; so keep */
+    uint64_t keep;
     double sample, alpha;
     double timeout_s;          /* of servers; 0: none */
     bool plain;                /* form is "plain" */
