@@ -3,7 +3,8 @@
  *
  * What is stored: one column family; the key says table, slot, id, so a table, and a slot in it, is
  * a key range; the value is a row record. Ids are spread by nothing but their order, so blocks hold
- * neighbours; reads are random points.
+ * neighbours; reads are random points, but for those of an export, which follow a scan of their
+ * keys and go along an iterator.
  *
  * Memory is bounded by what open is given, M: two thirds for memtables (two of a third each: one
  * filling, one being flushed; db_write_buffer_size over both), one third for the block cache, which
@@ -34,6 +35,8 @@
 
 #define MIB ((uint64_t)1 << 20)
 #define READ_CHUNK 64
+#define ALONG_MIN 8   /* keys that are worth an iterator */
+#define ALONG_STEPS 8 /* from one of them to the next, before it seeks */
 #define BLOCK_BYTES 4096
 #define FILTER_BITS 10
 #define MEMTABLE_FILTER_SHARE 0.01 /* of a write buffer */
@@ -54,6 +57,8 @@ typedef struct rocks_tier {
     rocksdb_t *db;
     rocksdb_column_family_handle_t *family;
     rocksdb_writebatch_t *batch;
+    uint8_t scanned[2][PS_COLD_KEY_BYTES]; /* the first and last key of the last scan */
+    size_t n_scanned;                      /* 0: it found none */
 } rocks_tier_t;
 
 uint64_t ps_cold_rocks_memory(uint64_t memory_bytes)
@@ -105,6 +110,13 @@ static psc_status_t rocks_error(psc_error_t *error, const char *what, const char
     return code;
 }
 
+static psc_status_t wrong_size(const rocks_tier_t *tier, size_t size, size_t wanted,
+                               psc_error_t *error)
+{
+    return psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes, not %zu",
+                         tier->dir, size, wanted);
+}
+
 /* Reads n <= READ_CHUNK sorted keys. */
 static psc_status_t read_chunk(rocks_tier_t *tier, ps_cold_read_t *reads, size_t n,
                                psc_error_t *error)
@@ -137,17 +149,72 @@ static psc_status_t read_chunk(rocks_tier_t *tier, ps_cold_read_t *reads, size_t
         if (size == reads[i].size)
             ps_cold_read_fill(&reads[i], (const uint8_t *)value);
         else if (st == PSC_OK)
-            st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes, not %zu",
-                               tier->dir, size, reads[i].size);
+            st = wrong_size(tier, size, reads[i].size, error);
         rocksdb_pinnableslice_destroy(values[i]);
     }
     return st;
+}
+
+/* Goes to the first key from this one on. Returns whether it is the same. */
+static bool step_to(rocksdb_iterator_t *at, const uint8_t *key)
+{
+    for (size_t steps = 0; rocksdb_iter_valid(at); steps++) {
+        size_t size;
+        const char *found = rocksdb_iter_key(at, &size);
+        const int order = size == PS_COLD_KEY_BYTES ? memcmp(found, key, PS_COLD_KEY_BYTES) : -1;
+        if (order >= 0)
+            return order == 0;
+        if (steps == ALONG_STEPS)
+            rocksdb_iter_seek(at, (const char *)key, PS_COLD_KEY_BYTES);
+        else
+            rocksdb_iter_next(at);
+    }
+    return false;
+}
+
+/* Reads neighbours, sorted by key, as they lie: what each costs alone, filter, index and block, is
+ * paid for a block of them. */
+static psc_status_t read_along(rocks_tier_t *tier, ps_cold_read_t *reads, size_t n,
+                               psc_error_t *error)
+{
+    rocksdb_readoptions_set_iterate_upper_bound(tier->scan_options, NULL, 0);
+    rocksdb_iterator_t *at = rocksdb_create_iterator_cf(tier->db, tier->scan_options, tier->family);
+    psc_status_t st = PSC_OK;
+    rocksdb_iter_seek(at, (const char *)reads[0].key, PS_COLD_KEY_BYTES);
+    for (size_t i = 0; i < n; i++) {
+        reads[i].found = step_to(at, reads[i].key);
+        if (!reads[i].found)
+            continue;
+        size_t size;
+        const char *value = rocksdb_iter_value(at, &size);
+        if (size == reads[i].size)
+            ps_cold_read_fill(&reads[i], (const uint8_t *)value);
+        else if (st == PSC_OK)
+            st = wrong_size(tier, size, reads[i].size, error);
+    }
+    char *text = NULL;
+    rocksdb_iter_get_error(at, &text);
+    rocksdb_iter_destroy(at);
+    if (text != NULL && st == PSC_OK)
+        return rocks_error(error, "reading from", tier->dir, text);
+    rocksdb_free(text);
+    return st;
+}
+
+/* Whether all keys are among those of the last scan, whose rows are read next as a rule. */
+static bool were_scanned(const rocks_tier_t *tier, const ps_cold_read_t *reads, size_t n)
+{
+    return n >= ALONG_MIN && n <= tier->n_scanned &&
+           memcmp(reads[0].key, tier->scanned[0], PS_COLD_KEY_BYTES) >= 0 &&
+           memcmp(reads[n - 1].key, tier->scanned[1], PS_COLD_KEY_BYTES) <= 0;
 }
 
 static psc_status_t rocks_read(ps_cold_t *cold, ps_cold_read_t *reads, size_t n, psc_error_t *error)
 {
     rocks_tier_t *tier = (rocks_tier_t *)(void *)cold;
     psc_status_t st = PSC_OK;
+    if (were_scanned(tier, reads, n))
+        return read_along(tier, reads, n, error);
     for (size_t i = 0; st == PSC_OK && i < n; i += READ_CHUNK)
         st = read_chunk(tier, reads + i, n - i < READ_CHUNK ? n - i : READ_CHUNK, error);
     return st;
@@ -192,14 +259,17 @@ static psc_status_t rocks_scan(ps_cold_t *cold, ps_cold_scan_t *scan, psc_error_
         size_t size;
         const char *value = rocksdb_iter_value(at, &size);
         if (!ps_cold_scan_fits(scan, size)) {
-            st = psc_error_set(error, PSC_CORRUPT, "reading from %s: a row has %zu bytes, not %zu",
-                               tier->dir, size, scan->head_bytes);
+            st = wrong_size(tier, size, scan->head_bytes, error);
             break;
         }
         memcpy(scan->heads + scan->n++ * scan->head_bytes, value, scan->head_bytes);
+        const char *key = rocksdb_iter_key(at, &size);
+        if (size == PS_COLD_KEY_BYTES)
+            memcpy(tier->scanned[scan->n != 1], key, size);
         rocksdb_iter_next(at);
     }
     scan->end = !rocksdb_iter_valid(at);
+    tier->n_scanned = scan->n > 1 ? scan->n : 0;
     char *text = NULL;
     rocksdb_iter_get_error(at, &text);
     rocksdb_iter_destroy(at);

@@ -242,6 +242,60 @@ static void scans_heads_in_order_and_without_what_was_removed(void **state)
     assert_int_equal(scan(cold, 0, 10, heads, 20, &n, &end, &error), PSC_CORRUPT);
 }
 
+/* What a scan saw is read next as a rule, in another way than points: the same is found, also of
+ * records that were removed, written or never there, far apart, and twice in a row. */
+static void neighbours_are_read_after_a_scan_like_points(void **state)
+{
+    enum { ALL = 300, READS = 60 };
+    ps_cold_t *cold = ((tier_t *)*state)->cold;
+    psc_error_t error = PSC_ERROR_INIT;
+    test_random_t random = test_random_start();
+    uint8_t heads[ALL * 8], bodies[READS][100];
+    uint8_t fills[ALL] = {0}; /* 0: there is none */
+    size_t n;
+    bool end;
+    for (size_t round = 0; round < 40; round++) {
+        ps_cold_read_t reads[READS];
+        const size_t stride = 1 + test_below(&random, 20);
+        for (size_t k = 0; k < 20; k++) {
+            const uint64_t id = test_below(&random, ALL);
+            ps_cold_write_t removal = {.record = NULL};
+            ps_cold_key(removal.key, 5, 0, id);
+            fills[id] = (uint8_t)test_below(&random, 3);
+            if (fills[id] == 0)
+                assert_int_equal(write_all(cold, &removal, 1), PSC_OK);
+            else
+                write_one(cold, 5, 0, id, fills[id], 100);
+        }
+        if (round % 3 != 0) /* else the last scan was before these writes */
+            assert_int_equal(scan(cold, 0, ALL, heads, ALL, &n, &end, &error), PSC_OK);
+        uint64_t ids[READS], id = test_below(&random, ALL / 4);
+        for (size_t i = 0; i < READS; i++) {
+            reads[i] = (ps_cold_read_t){
+                .head = bodies[i], .head_size = 32, .body = bodies[i] + 32, .size = 100};
+            ids[i] = id;
+            ps_cold_key(reads[i].key, 5, 0, id);
+            id = id + stride < ALL && test_below(&random, 4) != 0 ? id + stride : id;
+        }
+        assert_int_equal(cold->ops->read(cold, reads, READS, &error), PSC_OK);
+        for (size_t i = 0; i < READS; i++) {
+            assert_int_equal(reads[i].found, fills[ids[i]] != 0);
+            assert_true(!reads[i].found ||
+                        (bodies[i][0] == fills[ids[i]] && bodies[i][99] == fills[ids[i]]));
+        }
+    }
+    for (uint64_t i = 0; i < 16; i++)
+        write_one(cold, 5, 0, i, 1, i == 7 ? 99 : 100);
+    assert_int_equal(scan(cold, 0, ALL, heads, ALL, &n, &end, &error), PSC_OK);
+    ps_cold_read_t reads[16];
+    for (uint64_t i = 0; i < 16; i++) {
+        reads[i] = (ps_cold_read_t){
+            .head = bodies[i], .head_size = 32, .body = bodies[i] + 32, .size = 100};
+        ps_cold_key(reads[i].key, 5, 0, i);
+    }
+    assert_int_equal(cold->ops->read(cold, reads, 16, &error), PSC_CORRUPT);
+}
+
 static void a_scan_of_whole_records_takes_none_of_another_size(void **state)
 {
     ps_cold_t *cold = ((tier_t *)*state)->cold;
@@ -564,6 +618,7 @@ int main(void)
         OVER_ALL(another_size_is_damaged_data),
         OVER_ALL(agrees_with_an_array_in_random_batches),
         OVER_ALL(scans_heads_in_order_and_without_what_was_removed),
+        OVER_ALL(neighbours_are_read_after_a_scan_like_points),
         OVER_ALL(a_scan_of_whole_records_takes_none_of_another_size),
         cmocka_unit_test(memory_fails_when_it_is_told_to),
         cmocka_unit_test(memory_writes_all_or_none_when_memory_is_short),
