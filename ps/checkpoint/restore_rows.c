@@ -14,9 +14,14 @@
  * A table that is renewed (another optimizer, see optimizer_reset.h) has records of another size:
  * so its rows are read from the saved cold tier in any case, and of each the weights are taken.
  *
- * Memory: a batch of BATCH_BYTES (of one row, if that is more); a second cold tier of the size of
- * the server's own, while the store, which has most of --memory, is not there yet. Cost: each row
- * is read and written once; each file was read once before, for its checksum.
+ * Images lie in the order in which they were in memory, which has nothing to do with keys. They are
+ * sorted, as many at a time as a batch holds: RocksDB takes rows that lie near each other much
+ * faster than others, and has less to compact, since what it writes at a time is a smaller range.
+ *
+ * Memory: a batch of as many bytes as a cold tier has (of one row, if that is more), twice that
+ * where tables are renewed, and a second cold tier, while the store, which has most of --memory, is
+ * not there yet. Cost: each row is read and written once; each file was read once before, for its
+ * checksum.
  *
  * Nothing is undone on failure: the data directory stays marked open, and the next start empties
  * it and begins again. Threads: none; at the start.
@@ -36,8 +41,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define BATCH_ROWS 256u
-#define BATCH_BYTES ((size_t)1 << 20)
+#define BATCH_MIN ((uint64_t)1 << 20) /* bytes */
+#define BATCH_MAX ((uint64_t)64 << 20)
+#define WRITE_ROWS 256u /* at a time, and bytes */
+#define WRITE_BYTES ((size_t)1 << 20)
 #define BUSY_US 1000
 #define RECORD_ALIGN ((size_t)16)
 
@@ -82,8 +89,9 @@ typedef struct batch {
     size_t stride;
     ps_row_scratch_t scratch; /* for them */
     size_t max;               /* records of the largest size that it has room for, 1 at least */
-    ps_cold_write_t writes[BATCH_ROWS];
+    ps_cold_write_t *writes;  /* [max] */
     size_t n;
+    size_t at_once; /* that one write gets, WRITE_ROWS at most */
 } batch_t;
 
 /* The table of a record, or of which it is a companion's; NULL: there is no such table. */
@@ -102,12 +110,21 @@ static size_t record_bytes(const ps_restore_t *restore, uint16_t number)
     return table != NULL ? sizeof(ps_row_header_t) + ps_table_row_bytes(&table->was) : 0;
 }
 
+static int compare_writes(const void *left, const void *right)
+{
+    const ps_cold_write_t *a = left, *b = right;
+    return memcmp(a->key, b->key, PS_COLD_KEY_BYTES);
+}
+
+/* Writes what the batch has, sorted. */
 static psc_status_t flush(batch_t *batch, psc_error_t *error)
 {
     psc_status_t st = PSC_OK;
-    while (batch->n != 0 &&
-           (st = batch->cold->ops->write(batch->cold, batch->writes, batch->n, error)) == PSC_BUSY)
-        psc_clock_sleep_us(BUSY_US);
+    for (size_t i = 0, n; st == PSC_OK && i < batch->n; i += n) {
+        n = batch->n - i < batch->at_once ? batch->n - i : batch->at_once;
+        while ((st = batch->cold->ops->write(batch->cold, batch->writes + i, n, error)) == PSC_BUSY)
+            psc_clock_sleep_us(BUSY_US);
+    }
     batch->n = 0;
     return st;
 }
@@ -224,44 +241,41 @@ static psc_status_t take_cold(batch_t *batch, const ps_restore_way_t *way, psc_e
 
 /* ---- images ---- */
 
-static int compare_writes(const void *left, const void *right)
+/* Of n writes from *begin on, sorted: how many are to be kept, which are moved to *kept. */
+static psc_status_t keep_newer(batch_t *batch, const ps_cold_write_t *begin, size_t n,
+                               ps_cold_write_t *kept, size_t *n_out, psc_error_t *error)
 {
-    const ps_cold_write_t *a = left, *b = right;
-    return memcmp(a->key, b->key, PS_COLD_KEY_BYTES);
-}
-
-static int compare_reads(const void *left, const void *right)
-{
-    const ps_cold_read_t *a = left, *b = right;
-    return memcmp(a->key, b->key, PS_COLD_KEY_BYTES);
+    ps_cold_read_t reads[WRITE_ROWS];
+    ps_row_header_t found[WRITE_ROWS] = {{.id = 0}}, row;
+    *n_out = 0;
+    for (size_t i = 0; i < n; i++) {
+        reads[i] = (ps_cold_read_t){.head = (uint8_t *)&found[i],
+                                    .body = batch->unread,
+                                    .head_size = sizeof found[i],
+                                    .size = begin[i].size};
+        memcpy(reads[i].key, begin[i].key, PS_COLD_KEY_BYTES);
+    }
+    psc_status_t st = batch->cold->ops->read(batch->cold, reads, n, error);
+    for (size_t i = 0; st == PSC_OK && i < n; i++) {
+        memcpy(&row, begin[i].record, sizeof row);
+        /* Versions wrap. */
+        if (!reads[i].found || found[i].version - row.version > (uint32_t)INT32_MAX)
+            kept[(*n_out)++] = begin[i];
+    }
+    return st;
 }
 
 /* Images of rows of which the cold tier has as much, since they left memory later, do not count. */
 static psc_status_t drop_older(batch_t *batch, psc_error_t *error)
 {
-    ps_cold_read_t reads[BATCH_ROWS];
-    ps_row_header_t found[BATCH_ROWS], row;
-    size_t n = 0;
-    for (size_t i = 0; i < batch->n; i++) {
-        reads[i] = (ps_cold_read_t){.head = (uint8_t *)&found[i],
-                                    .body = batch->unread,
-                                    .head_size = sizeof found[i],
-                                    .size = batch->writes[i].size};
-        memcpy(reads[i].key, batch->writes[i].key, PS_COLD_KEY_BYTES);
+    size_t n_kept = 0, n, found;
+    psc_status_t st = PSC_OK;
+    for (size_t i = 0; st == PSC_OK && i < batch->n; i += n) {
+        n = batch->n - i < batch->at_once ? batch->n - i : batch->at_once;
+        st = keep_newer(batch, batch->writes + i, n, batch->writes + n_kept, &found, error);
+        n_kept += st == PSC_OK ? found : 0;
     }
-    if (batch->n == 0)
-        return PSC_OK;
-    qsort(batch->writes, batch->n, sizeof batch->writes[0], compare_writes);
-    qsort(reads, batch->n, sizeof reads[0], compare_reads);
-    psc_status_t st = batch->cold->ops->read(batch->cold, reads, batch->n, error);
-    for (size_t i = 0; st == PSC_OK && i < batch->n; i++) {
-        memcpy(&row, batch->writes[i].record, sizeof row);
-        const ps_row_header_t *before = (const ps_row_header_t *)(const void *)reads[i].head;
-        /* Versions wrap. */
-        if (!reads[i].found || before->version - row.version > (uint32_t)INT32_MAX)
-            batch->writes[n++] = batch->writes[i];
-    }
-    batch->n = st == PSC_OK ? n : batch->n;
+    batch->n = st == PSC_OK ? n_kept : batch->n;
     return st;
 }
 
@@ -302,6 +316,8 @@ static psc_status_t take_file(batch_t *batch, const char *name, psc_error_t *err
     while (st == PSC_OK && !end) {
         st = read_image(batch, file, &used, &end, error);
         if (st == PSC_OK && (end || batch->n == batch->max)) {
+            if (batch->n != 0)
+                qsort(batch->writes, batch->n, sizeof batch->writes[0], compare_writes);
             if (batch->rests)
                 st = drop_older(batch, error);
             if (st == PSC_OK)
@@ -373,18 +389,25 @@ static size_t largest_record(const ps_restore_t *restore)
     return sizeof(ps_row_header_t) + most;
 }
 
-static psc_status_t make_room(batch_t *batch, psc_error_t *error)
+static psc_status_t make_room(batch_t *batch, uint64_t memory_bytes, psc_error_t *error)
 {
     const ps_restore_t *restore = batch->restore;
-    const size_t most = largest_record(restore), max = BATCH_BYTES / most;
+    const size_t most = largest_record(restore);
+    const uint64_t bytes = memory_bytes < BATCH_MIN   ? BATCH_MIN
+                           : memory_bytes > BATCH_MAX ? BATCH_MAX
+                                                      : memory_bytes;
+    const size_t max = (size_t)bytes / (most + sizeof batch->writes[0]);
     psc_status_t st = PSC_OK;
-    batch->max = max == 0 ? 1 : max < BATCH_ROWS ? max : BATCH_ROWS;
+    const size_t at_once = WRITE_BYTES / most;
+    batch->at_once = at_once == 0 ? 1 : at_once < WRITE_ROWS ? at_once : WRITE_ROWS;
+    batch->max = max == 0 ? 1 : max;
+    batch->writes = psc_alloc_array(batch->max, sizeof batch->writes[0]);
     batch->stride = (most + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
     batch->bytes = psc_alloc_array(batch->max, most);
     batch->unread = psc_alloc_array(1, most);
     if (restore->renews)
         batch->renewed = psc_alloc_array(batch->max, batch->stride);
-    if (batch->bytes == NULL || batch->unread == NULL ||
+    if (batch->writes == NULL || batch->bytes == NULL || batch->unread == NULL ||
         (restore->renews && batch->renewed == NULL))
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
     for (size_t i = 0; st == PSC_OK && restore->renews && i < restore->n_tables; i++)
@@ -400,7 +423,7 @@ psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t
         return psc_error_set(error, PSC_NO_MEMORY, "out of memory for rows of a checkpoint");
     batch->restore = restore;
     batch->cold = cold;
-    psc_status_t st = make_room(batch, error);
+    psc_status_t st = make_room(batch, way->memory_bytes, error);
     if (st == PSC_OK && mkdir(way->scratch, 0777) != 0)
         st = psc_error_set_errno(error, errno, "cannot make %s", way->scratch);
     if (st == PSC_OK)
@@ -408,6 +431,7 @@ psc_status_t ps_restore_rows(const ps_restore_t *restore, const ps_restore_way_t
     if (st == PSC_OK)
         st = psc_file_remove_all(way->scratch, error);
     cold->was_empty = false;
+    psc_free(batch->writes);
     psc_free(batch->bytes);
     psc_free(batch->unread);
     psc_free(batch->renewed);
