@@ -275,6 +275,19 @@ void ps_log_chain_clear(ps_log_chain_t *chain)
     chain->folder = NULL;
 }
 
+/* What stays does no harm. */
+static void remove_leftovers(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    const struct dirent *entry;
+    while (entries != NULL && (entry = readdir(entries)) != NULL) {
+        if (ps_log_is_leftover(entry->d_name) && unlinkat(dirfd(entries), entry->d_name, 0) != 0)
+            psc_log(PSC_LOG_WARN, "%s/%s, which a crash left, stays", folder, entry->d_name);
+    }
+    if (entries != NULL)
+        (void)closedir(entries);
+}
+
 psc_status_t ps_log_chain_begin(const ps_log_chain_t *chain, const char *checkpoints,
                                 psc_error_t *error)
 {
@@ -285,6 +298,8 @@ psc_status_t ps_log_chain_begin(const ps_log_chain_t *chain, const char *checkpo
         if (mkdir(folders[i], 0777) != 0 && errno != EEXIST)
             st = psc_error_set_errno(error, errno, "cannot make the folder of logs %s", folders[i]);
     }
+    if (st == PSC_OK)
+        remove_leftovers(chain->folder);
     if (st == PSC_OK)
         st = ps_log_make(chain->folder, &chain->head, error);
     if (st == PSC_OK)

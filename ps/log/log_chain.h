@@ -40,7 +40,8 @@ PSC_MUST_CHECK psc_status_t ps_log_chain_find(const ps_log_start_t *start,
                                               ps_log_chain_t *chain_out, psc_error_t *error);
 void ps_log_chain_clear(ps_log_chain_t *chain);
 
-/* Makes the segment that the run begins with, and the folders. Errors: IO, DISK_FULL, NO_MEMORY. */
+/* Makes the segment that the run begins with, and the folders; removes what a crash left of a
+ * segment that was being made. Errors: IO, DISK_FULL, NO_MEMORY. */
 PSC_MUST_CHECK psc_status_t ps_log_chain_begin(const ps_log_chain_t *chain, const char *checkpoints,
                                                psc_error_t *error);
 /* The run never began: removes that segment. */

@@ -125,6 +125,22 @@ psc_status_t ps_log_list(const char *folder, ps_log_numbers_t *numbers_out, psc_
     return PSC_OK;
 }
 
+/* As common/file.h names what becomes a file: ".segment-N.PID-RANDOM.tmp". */
+bool ps_log_is_leftover(const char *name)
+{
+    static const char begins[] = "." NAME_BEGINS, decimal[] = "0123456789";
+    if (strncmp(name, begins, sizeof begins - 1) != 0)
+        return false;
+    name += sizeof begins - 1;
+    for (const char *end = ".-"; *end != '\0'; end++) {
+        const size_t n = strspn(name, decimal);
+        if (n == 0 || name[n] != *end)
+            return false;
+        name += n + 1;
+    }
+    return strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, ".tmp") == 0;
+}
+
 void ps_log_boot(uint8_t boot_out[PS_LOG_BOOT_BYTES])
 {
     char *text;

@@ -67,6 +67,9 @@ char *ps_log_path(const char *folder, uint64_t number);
 PSC_MUST_CHECK psc_status_t ps_log_list(const char *folder, ps_log_numbers_t *numbers_out,
                                         psc_error_t *error);
 
+/* Whether a name in such a folder is of a segment that a crash kept from getting its own. */
+bool ps_log_is_leftover(const char *name);
+
 /* Which start of the machine this is; zeros: the system does not say. */
 void ps_log_boot(uint8_t boot_out[PS_LOG_BOOT_BYTES]);
 

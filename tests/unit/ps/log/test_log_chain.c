@@ -6,9 +6,11 @@
 #include "ps/log/log_chain.h"
 
 #include "common/alloc.h"
+#include "common/file.h"
 #include "tests/support/cmocka.h"
 #include "tests/support/scratch.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -220,6 +222,62 @@ static void a_start_that_fails_leaves_nothing(void **state)
     close_setting(&s);
 }
 
+/* A file named as one that is being made, in the folder of this server's log. */
+static void leave(const char *folder, const char *name)
+{
+    char path[512];
+    FILE *file = fopen(test_path(path, sizeof path, folder, name), "wb");
+    assert_non_null(file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void what_a_crash_left_of_a_segment_goes_and_nothing_else(void **state)
+{
+    (void)state;
+    static const char *const stay[] = {
+        ".segment-0000000002.77-00112233445566778.tmp", ".segment-.77-0011223344556677.tmp",
+        ".segment-0000000002.-0011223344556677.tmp",    ".segment-0000000002.77-0011223344556677",
+        "segment-0000000002.77-0011223344556677.tmp",   ".notes.77-0011223344556677.tmp"};
+    enum { N_STAY = sizeof stay / sizeof stay[0] };
+    setting_t s;
+    open_setting(&s);
+    (void)run(&s, 1, 0, 0);
+    char *folder = ps_log_folder(s.folder, 0);
+    const size_t before = test_count_entries(folder);
+    for (size_t i = 0; i < N_STAY; i++)
+        leave(folder, stay[i]);
+    leave(folder, ".segment-0000000002.77-0011223344556677.tmp");
+    leave(folder, ".segment-0000000003.1234567-fedcba9876543210.tmp");
+    (void)run(&s, 1, 1, 0);
+    assert_int_equal(test_count_entries(folder), before + 1 + N_STAY);
+    char path[512];
+    for (size_t i = 0; i < N_STAY; i++)
+        assert_int_equal(access(test_path(path, sizeof path, folder, stay[i]), F_OK), 0);
+    psc_free(folder);
+    close_setting(&s);
+}
+
+/* What is made has a name of that kind until it has its own. */
+static void names_of_what_is_being_made_are_known(void **state)
+{
+    (void)state;
+    char *folder = test_scratch_create();
+    char *path = ps_log_path(folder, 12);
+    psc_outfile_t *out = NULL;
+    psc_error_t error = PSC_ERROR_INIT;
+    assert_int_equal(psc_outfile_open(path, &out, &error), PSC_OK);
+    DIR *entries = opendir(folder);
+    assert_non_null(entries);
+    size_t n_known = 0;
+    for (const struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        n_known += ps_log_is_leftover(entry->d_name);
+    (void)closedir(entries);
+    assert_int_equal(n_known, 1);
+    psc_outfile_abort(out);
+    psc_free(path);
+    test_scratch_destroy(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +286,8 @@ int main(void)
         cmocka_unit_test(other_numbers_of_servers_are_refused),
         cmocka_unit_test(foreign_and_missing_logs_are_named),
         cmocka_unit_test(a_start_that_fails_leaves_nothing),
+        cmocka_unit_test(what_a_crash_left_of_a_segment_goes_and_nothing_else),
+        cmocka_unit_test(names_of_what_is_being_made_are_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
