@@ -3,7 +3,10 @@
  *
  * One that is waited for: server 0 has all servers cut at one moment, and tells the name; the state
  * goes to server 0 in pieces, and server 0 commits. What this client pushed before has been
- * answered by then; deltas that a cache holds leave first. When a step fails the servers are told
+ * answered by then; deltas that a cache holds leave first. Servers may have been started again
+ * just before, from where they do not have it, and server 0 alone may have nothing to tell of
+ * that. So a guest asks the others when all is done: those that went back refuse, which it is told,
+ * and the checkpoint is none of its own. When a step fails the servers are told
  * to give it up; what comes of that is not looked at, since servers whose client is gone do so by
  * themselves.
  *
@@ -130,6 +133,18 @@ static void give_up(embps_client_t *client, psp_checkpoint_t *step, psc_status_t
     psw_core_set_timeout(core, timeout_us);
 }
 
+/* Whether the servers are those that have answered what came before. */
+static psc_status_t confirm(embps_client_t *client, psc_error_t *error)
+{
+    const uint32_t n_servers = psw_core_n_servers(client->driver.core);
+    psp_message_t message = {.kind = PSP_BARRIER}; /* to guests it is answered at once */
+    psw_request_t *request;
+    if (client->n_workers != 0 || n_servers == 1)
+        return PSC_OK;
+    psc_status_t st = psw_client_ask(client, &message, 1, n_servers, &request, error);
+    return st == PSC_OK ? psw_client_finish(client, request, error) : st;
+}
+
 static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const void *state,
                          size_t n, psc_error_t *error)
 {
@@ -146,7 +161,13 @@ static psc_status_t make(embps_client_t *client, psp_checkpoint_t *step, const v
     if (st != PSC_OK)
         return st;
     step->step = PSP_CHECKPOINT_COMMIT;
-    return take_step(client, step, 0, 1, NULL, NULL, 0, error);
+    st = take_step(client, step, 0, 1, NULL, NULL, 0, error);
+    if (st != PSC_OK)
+        return st;
+    st = confirm(client, error);
+    if (st != PSC_OK)
+        step->name[0] = '\0'; /* nothing is left to be given up */
+    return st;
 }
 
 int embps_checkpoint(embps_client_t *client, const void *state, size_t n, char *name_out,

@@ -6,6 +6,7 @@
 #include "embps.h"
 
 #include "common/clock.h"
+#include "common/slots.h"
 #include "tests/support/client_calls.h"
 #include "tests/support/client_counter.h"
 #include "tests/support/cmocka.h"
@@ -563,6 +564,34 @@ static void a_client_whose_pushes_are_lost_with_a_checkpoint_is_told(void **stat
     check_told(2, 1, true, "a checkpoint that has those up to");
 }
 
+/* The first server has nothing that is lost, and is the only one that makes a checkpoint. */
+static void a_checkpoint_without_what_another_server_lost_is_none(void **state)
+{
+    (void)state;
+    char name[EMBPS_CHECKPOINT_NAME_BYTES];
+    psc_slot_map_t map;
+    uint64_t id = 0;
+    const float one = 1;
+    home_t home;
+    open_home(&home, 2);
+    embps_client_t *client = connect_to_port(home.ports[0]);
+    embps_client_t *other = connect_to_port(home.ports[0]);
+    embps_table_t *table = open_table(client, "t");
+    assert_int_equal(psc_slot_map_init(&map, 2, NULL), PSC_OK);
+    while (psc_slot_owner(&map, psc_row_hash(1, id)) != 1)
+        id++;
+    ok(embps_checkpoint(other, NULL, 0, name, &error));
+    ok(embps_push(table, EMBPS_DELTA, &id, 1, &one, 0, &error));
+    home.options.resume = name;
+    start_again(&home, 2);
+    assert_int_equal(embps_checkpoint(client, NULL, 0, name, &error), EMBPS_PEER_GONE);
+    assert_non_null(strstr(error.message, "go on from"));
+    (void)embps_close(client, &error);
+    ok(embps_checkpoint(other, NULL, 0, name, &error)); /* which has lost nothing */
+    ok(embps_close(other, &error));
+    close_home(&home);
+}
+
 /* Who has nothing more to ask is told by the end, and who has lost nothing leaves well. */
 static void who_leaves_is_told_what_is_lost(void **state)
 {
@@ -625,6 +654,7 @@ int main(void)
         cmocka_unit_test(a_walk_over_servers_that_are_started_again_has_all_rows_or_ends),
         cmocka_unit_test(a_client_goes_on_from_before_answers_that_were_pulls),
         cmocka_unit_test(a_client_whose_pushes_are_lost_with_a_checkpoint_is_told),
+        cmocka_unit_test(a_checkpoint_without_what_another_server_lost_is_none),
         cmocka_unit_test(who_leaves_is_told_what_is_lost),
         cmocka_unit_test(a_session_that_a_checkpoint_does_not_know_is_never_taken_for_another),
         cmocka_unit_test(servers_of_another_run_are_not_gone_on_with),
