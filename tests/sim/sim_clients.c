@@ -35,6 +35,7 @@ typedef struct client {
     bool uncertain;
     bool told;                 /* of an end, over the present connection */
     uint64_t found_at;         /* starts of servers when it was found what there is */
+    size_t n_pushes;           /* ever */
     float issued[SIM_IDS_MAX]; /* ever */
     float since[SIM_IDS_MAX];  /* pushed since it was found */
     float found[SIM_IDS_MAX];
@@ -187,15 +188,18 @@ static bool begin_call(client_t *client, call_t *call)
         failed =
             embps_pull_start(client->table, call->ids, call->n, call->rows, &call->request, &error);
     } else {
+        float sum = 0;
         memset(call->rows, 0, call->n * dim * sizeof(float));
         for (size_t i = 0; i < call->n; i++) {
             const float value = (float)(1 + sim_below(3));
             call->rows[i * dim + client->column] = value;
             client->issued[call->ids[i]] += value;
             client->since[call->ids[i]] += value;
+            sum += value;
         }
-        failed = embps_push_start(client->table, EMBPS_DELTA, call->ids, call->n, call->rows, 0,
-                                  &call->request, &error);
+        sim_model_call(client->column, ++client->n_pushes, sum);
+        failed = embps_push_start(client->table, EMBPS_DELTA, call->ids, call->n, call->rows,
+                                  (float)client->n_pushes, &call->request, &error);
     }
     if (failed == 0)
         return true;
@@ -338,6 +342,7 @@ void sim_client_kill(uint32_t number)
 void sim_client_pause(uint32_t number, uint64_t until_us)
 {
     all.clients[number].process.stopped_until_us = until_us;
+    sim_model_silent(number);
 }
 
 void sim_clients_stop(void)

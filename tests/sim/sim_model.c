@@ -21,7 +21,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SESSIONS = 4096, CHECKPOINTS = 64, KEPT = 8 };
+enum { SESSIONS = 4096, CHECKPOINTS = 64, KEPT = 8, CALLS = 2048 };
 
 typedef struct session {
     uint64_t id;
@@ -35,6 +35,7 @@ typedef struct session {
 typedef struct state {
     float rows[SIM_IDS_MAX][SIM_COLUMNS];
     size_t n_applied[SIM_SERVERS_MAX]; /* pushes of its history that are in it, by server */
+    uint8_t calls[SIM_SERVERS_MAX][SIM_COLUMNS][CALLS]; /* what of each is applied, by server */
     session_t sessions[SESSIONS];
     size_t n_sessions;
 } state_t;
@@ -44,6 +45,7 @@ typedef struct checkpoint {
     uint32_t n_servers;
     bool has[SIM_SERVERS_MAX];
     bool counts;
+    bool through[SIM_SERVERS_MAX]; /* cut in the middle of a call, and says so */
     state_t *state;
 } checkpoint_t;
 
@@ -74,6 +76,10 @@ static struct {
     replayed_t *replayed;
     size_t n_replayed;
     history_t histories[SIM_SERVERS_MAX];
+    uint8_t sums[SIM_COLUMNS][CALLS]; /* of calls */
+    bool halves[SIM_COLUMNS][CALLS];  /* may be there in part */
+    size_t n_calls[SIM_COLUMNS];
+    bool through[SIM_SERVERS_MAX]; /* as in checkpoint_t, of cuts that have no name yet */
     bool must_tell[SIM_COLUMNS], lost_in_silence[SIM_COLUMNS];
 } model;
 
@@ -116,9 +122,39 @@ static session_t *session_of(state_t *state, uint32_t rank, uint64_t id)
 
 /* ---- answers ---- */
 
-/* Of one push that was applied. */
-static void count_push(state_t *state, const psp_push_t *push, session_t *session)
+void sim_model_call(size_t column, size_t number, float sum)
 {
+    SIM_CHECK(number > 0 && number < CALLS && sum > 0 && sum <= UINT8_MAX);
+    model.sums[column][number] = (uint8_t)sum;
+    model.n_calls[column] = number;
+}
+
+static unsigned amount_of(const state_t *state, size_t column, size_t number)
+{
+    unsigned amount = 0;
+    for (uint32_t rank = 0; rank < SIM_SERVERS_MAX; rank++)
+        amount += state->calls[rank][column][number];
+    return amount;
+}
+
+static bool is_half(const state_t *state, size_t column, size_t number)
+{
+    const unsigned amount = amount_of(state, column, number);
+    return amount != 0 && amount != model.sums[column][number];
+}
+
+/* Those of which this state has a part, and which nobody may finish. */
+static void let_halves_be(const state_t *state, size_t column)
+{
+    for (size_t call = 1; call <= model.n_calls[column]; call++)
+        model.halves[column][call] = model.halves[column][call] || is_half(state, column, call);
+}
+
+/* Of one push that was applied. */
+static void count_push(state_t *state, uint32_t rank, const psp_push_t *push, session_t *session)
+{
+    const size_t call = (size_t)push->learning_rate;
+    SIM_CHECK(call > 0 && call < CALLS);
     for (size_t i = 0; i < push->n; i++) {
         const uint64_t id = psp_id_at(push->ids, i);
         float values[SIM_COLUMNS];
@@ -128,6 +164,7 @@ static void count_push(state_t *state, const psp_push_t *push, session_t *sessio
             state->rows[id][c] += values[c];
         for (size_t c = 0; c < SIM_COLUMNS; c++)
             session->column = values[c] != 0 ? c : session->column;
+        state->calls[rank][session->column][call] += (uint8_t)values[session->column];
     }
 }
 
@@ -168,7 +205,7 @@ void sim_model_apply(uint32_t rank, const psp_message_t *message)
     model.table = message->u.push.table;
     if (model.starting) {
         put_aside(rank, id, sequence);
-        count_push(&model.next, &message->u.push, session_of(&model.next, rank, id));
+        count_push(&model.next, rank, &message->u.push, session_of(&model.next, rank, id));
         return;
     }
     session_t *session = session_of(&model.now, rank, id);
@@ -177,7 +214,7 @@ void sim_model_apply(uint32_t rank, const psp_message_t *message)
                  rank, sequence, id);
     session->pushed = sequence;
     remember(rank, id, sequence);
-    count_push(&model.now, &message->u.push, session);
+    count_push(&model.now, rank, &message->u.push, session);
 }
 
 void sim_model_compare(uint32_t rank, const psp_message_t *asked, const psp_buffer_t *reply)
@@ -295,8 +332,17 @@ void sim_model_leave(size_t column)
     }
 }
 
+void sim_model_silent(size_t column)
+{
+    for (size_t call = 1; call <= model.n_calls[column]; call++) {
+        if (amount_of(&model.now, column, call) != model.sums[column][call])
+            model.halves[column][call] = true;
+    }
+}
+
 void sim_model_told(size_t column)
 {
+    sim_model_silent(column);
     model.must_tell[column] = false;
 }
 
@@ -349,6 +395,8 @@ static void join(uint32_t rank)
     checkpoint->has[rank] = true;
     take_rows(state, cut, &map, rank);
     state->n_applied[rank] = cut->n_applied[rank];
+    memcpy(state->calls[rank], cut->calls[rank], sizeof state->calls[rank]);
+    checkpoint->through[rank] = model.through[rank];
     size_t n = 0;
     for (size_t i = 0; i < state->n_sessions; i++) {
         if (keeper_of(&state->sessions[i]) != rank)
@@ -362,14 +410,15 @@ static void join(uint32_t rank)
     sim_model_give_up(rank);
 }
 
-void sim_model_cut(uint32_t rank, uint32_t n_servers)
+void sim_model_cut(uint32_t rank, uint32_t n_servers, bool through)
 {
     if (model.cuts[rank] == NULL)
         model.cuts[rank] = psc_alloc(sizeof(state_t));
     SIM_CHECK(model.cuts[rank] != NULL);
     *model.cuts[rank] = model.now;
+    model.through[rank] = through;
     model.n_servers = n_servers;
-    sim_log("server %" PRIu32 " cuts", rank);
+    sim_log("server %" PRIu32 " cuts%s", rank, through ? " in the middle of a call" : "");
     if (model.names[rank][0] != '\0')
         join(rank);
 }
@@ -377,8 +426,11 @@ void sim_model_cut(uint32_t rank, uint32_t n_servers)
 void sim_model_name(uint32_t rank, const char *name)
 {
     (void)snprintf(model.names[rank], sizeof model.names[rank], "%s", name);
-    if (rank == 0) /* one that had this name before has failed */
-        memset(checkpoint_of(name)->has, 0, sizeof checkpoint_of(name)->has);
+    if (rank == 0) { /* one that had this name before has failed */
+        checkpoint_t *checkpoint = checkpoint_of(name);
+        memset(checkpoint->has, 0, sizeof checkpoint->has);
+        memset(checkpoint->state->calls, 0, sizeof checkpoint->state->calls);
+    }
     sim_log("server %" PRIu32 " has a part of %s", rank, name);
     if (model.cuts[rank] != NULL)
         join(rank);
@@ -391,6 +443,23 @@ void sim_model_give_up(uint32_t rank)
     model.names[rank][0] = '\0';
 }
 
+/* All of a call, or nothing. */
+static void check_calls(const checkpoint_t *checkpoint)
+{
+    for (uint32_t rank = 0; rank < checkpoint->n_servers; rank++) {
+        if (checkpoint->through[rank])
+            return;
+    }
+    for (size_t column = 0; column < SIM_COLUMNS; column++) {
+        for (size_t call = 1; call <= model.n_calls[column]; call++) {
+            if (!model.halves[column][call] && is_half(checkpoint->state, column, call))
+                sim_fail("checkpoint %s has %u of %u of push %zu of client %zu: a part of it",
+                         checkpoint->name, amount_of(checkpoint->state, column, call),
+                         model.sums[column][call], call, column);
+        }
+    }
+}
+
 void sim_model_commit(const char *name)
 {
     checkpoint_t *checkpoint = checkpoint_of(name);
@@ -401,6 +470,7 @@ void sim_model_commit(const char *name)
     SIM_CHECK(checkpoint->n_servers != 0);
     checkpoint->counts = true;
     sim_log("checkpoint %s is made", name);
+    check_calls(checkpoint);
 }
 
 float sim_model_saved(const char *name, uint64_t id, size_t column)
@@ -451,6 +521,10 @@ static void add_replayed(state_t *to)
         for (size_t c = 0; c < SIM_COLUMNS; c++)
             to->rows[id][c] += model.next.rows[id][c];
     }
+    for (uint32_t rank = 0; rank < SIM_SERVERS_MAX; rank++) {
+        for (size_t i = 0; i < sizeof to->calls[rank]; i++)
+            ((uint8_t *)to->calls[rank])[i] += ((const uint8_t *)model.next.calls[rank])[i];
+    }
     for (size_t i = 0; i < model.n_replayed; i++) {
         const replayed_t *push = &model.replayed[i];
         session_t *session = session_of(to, push->rank, push->id);
@@ -460,6 +534,16 @@ static void add_replayed(state_t *to)
                      push->rank, push->sequence, push->id);
         session->pushed = push->sequence;
         session->column = session_of(&model.next, push->rank, push->id)->column;
+    }
+}
+
+/* Servers of another number: the first one's part has what was of all. */
+static void move_calls(state_t *to)
+{
+    for (uint32_t rank = 1; rank < SIM_SERVERS_MAX; rank++) {
+        for (size_t i = 0; i < sizeof to->calls[rank]; i++)
+            ((uint8_t *)to->calls[0])[i] += ((const uint8_t *)to->calls[rank])[i];
+        memset(to->calls[rank], 0, sizeof to->calls[rank]);
     }
 }
 
@@ -483,7 +567,11 @@ void sim_model_restore(const char *name, uint32_t n_servers, bool safe)
         restored = *checkpoint->state;
     }
     compare_histories(&restored);
+    if (moved)
+        move_calls(&restored);
     add_replayed(&restored);
+    for (size_t column = 0; column < SIM_COLUMNS; column++)
+        let_halves_be(&restored, column);
     find_losses(&restored, moved, safe);
     model.now = restored;
     model.starting = false;

@@ -17,6 +17,10 @@ enum { SIM_COLUMNS = 4, SIM_IDS_MAX = 4096 };
 void sim_model_begin(size_t n_ids);
 void sim_model_end(void);
 
+/* The client of a column begins its next push, from 1, whose values in it have this sum; messages
+ * tell the number as their learning rate, which deltas do not use. A checkpoint must have all of it
+ * or nothing, unless the client was told of an end, or is gone. */
+void sim_model_call(size_t column, size_t number, float sum);
 /* A server has applied a push: of a client, or of its log when it starts. */
 void sim_model_apply(uint32_t rank, const psp_message_t *message);
 /* A server has made its answer to a pull. */
@@ -34,15 +38,17 @@ bool sim_model_must_tell(size_t column);
 bool sim_model_lost_in_silence(size_t column);
 /* It was told, or is gone. */
 void sim_model_told(size_t column);
+/* It may be given up by servers: what it has under way may stay there in part. */
+void sim_model_silent(size_t column);
 /* It has heard all that it wants to hear: its sessions end. */
 void sim_model_leave(size_t column);
 
 /* The value that acknowledged pushes have made. */
 float sim_model_value(uint64_t id, size_t column);
 
-/* Server rank of n cuts; its part gets this name, before that or after; it is given up; the
- * checkpoint counts: it may be gone on from. */
-void sim_model_cut(uint32_t rank, uint32_t n_servers);
+/* Server rank of n cuts (through: in the middle of a call, as it says itself); its part gets this
+ * name, before that or after; it is given up; the checkpoint counts: it may be gone on from. */
+void sim_model_cut(uint32_t rank, uint32_t n_servers, bool through);
 void sim_model_name(uint32_t rank, const char *name);
 void sim_model_give_up(uint32_t rank);
 void sim_model_commit(const char *name);

@@ -11,8 +11,10 @@
 #include "common/alloc.h"
 #include "ps/checkpoint/keeper.h"
 #include "ps/log/log_file.h"
+#include "ps/rounds.h"
 #include "ps/server.h"
 #include "ps/table/logger.h"
+#include "ps/table/shard_state.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_model.h"
 
@@ -33,7 +35,8 @@ typedef struct server {
     ps_server_t *server; /* NULL: not open, or closed */
     ps_fellows_t fellows;
     bool opened, failed, serves;
-    bool to_stop; /* SIGTERM came before it served */
+    bool to_stop;     /* SIGTERM has come */
+    uint64_t held_us; /* since when calls of clients are held for a cut */
     psc_error_t error;
 } server_t;
 
@@ -53,6 +56,8 @@ psc_status_t
 sim_rocks_open_to_read(const char *dir, const char *log_dir, uint64_t memory_bytes,
                        ps_cold_t **cold_out,
                        psc_error_t *error) __asm__("__wrap_ps_cold_rocks_open_to_read");
+void real_calls_hold(ps_calls_t *calls) __asm__("__real_ps_calls_hold");
+void sim_calls_hold(ps_calls_t *calls) __asm__("__wrap_ps_calls_hold");
 void real_logger_cut(struct ps_shard *shard) __asm__("__real_ps_logger_cut");
 void sim_logger_cut(struct ps_shard *shard) __asm__("__wrap_ps_logger_cut");
 psc_status_t real_keeper_begin(ps_keeper_t *keeper, char name[PSP_SAVED_NAME_MAX + 1],
@@ -123,11 +128,25 @@ void sim_guests_keep(struct ps_shard *shard, const ps_request_t *request, psp_bu
     real_guests_keep(shard, request, reply);
 }
 
+void sim_calls_hold(ps_calls_t *calls)
+{
+    current()->held_us = sim_now();
+    real_calls_hold(calls);
+}
+
+/* A server that has waited for calls to come to their end for long enough, or is to end, cuts what
+ * there is. */
+static bool cuts_through(const server_t *server, const struct ps_shard *shard)
+{
+    return server->to_stop || ps_calls_missing(&shard->calls) != 0 ||
+           sim_now() - server->held_us >= PS_ROUND_HOLD_US;
+}
+
 /* The moment of a cut. */
 void sim_logger_cut(struct ps_shard *shard)
 {
     if (!sim_current()->dead)
-        sim_model_cut(current()->rank, job.options.n_servers);
+        sim_model_cut(current()->rank, job.options.n_servers, cuts_through(current(), shard));
     real_logger_cut(shard);
 }
 
