@@ -133,6 +133,27 @@ static void find_row(void *context, uint64_t id, const float *row)
 
 /* ---- calls ---- */
 
+static bool end_call(client_t *client, call_t *call);
+
+static bool end_calls(client_t *client)
+{
+    bool fine = true;
+    for (size_t i = 0; i < CALLS; i++) {
+        if (client->calls[i].request != NULL)
+            fine = end_call(client, &client->calls[i]) && fine;
+    }
+    return fine;
+}
+
+/* A pull has less than was pushed before it: one of these pushes must have been refused, which its
+ * own end tells. */
+static void find_refusal(client_t *client, uint64_t id, float value, float least)
+{
+    if (end_calls(client) && !client->told)
+        sim_fail("%s reads %g in row %" PRIu64 ", which is at least %g", client->process.label,
+                 (double)value, id, (double)least);
+}
+
 /* The end of a call. False: the connection is of no use any more. */
 static bool end_call(client_t *client, call_t *call)
 {
@@ -147,22 +168,13 @@ static bool end_call(client_t *client, call_t *call)
     for (size_t i = 0; call->is_pull && i < call->n; i++) {
         const float value = call->rows[i * all.options.dim + client->column];
         const bool known = call->at == sim_model_starts() && !client->told;
-        if ((known && value < call->least[i]) || value > client->issued[call->ids[i]])
-            sim_fail("%s reads %g in row %" PRIu64 ", which is between %g and %g",
-                     client->process.label, (double)value, call->ids[i], (double)call->least[i],
-                     (double)client->issued[call->ids[i]]);
+        if (value > client->issued[call->ids[i]])
+            sim_fail("%s reads %g in row %" PRIu64 ", which is at most %g", client->process.label,
+                     (double)value, call->ids[i], (double)client->issued[call->ids[i]]);
+        if (known && value < call->least[i])
+            find_refusal(client, call->ids[i], value, call->least[i]);
     }
-    return true;
-}
-
-static bool end_calls(client_t *client)
-{
-    bool fine = true;
-    for (size_t i = 0; i < CALLS; i++) {
-        if (client->calls[i].request != NULL)
-            fine = end_call(client, &client->calls[i]) && fine;
-    }
-    return fine;
+    return !client->told;
 }
 
 /* Of the own column: servers that went back know no more of what was there before. */
