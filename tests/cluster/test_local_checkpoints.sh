@@ -37,6 +37,7 @@ finish() # NAME
 {
     finish_job 120
     [ "$status" = 0 ] || { failed "$1 ends with $status"; cat "$1.log"; exit 1; }
+    ! grep "the workers have sent" "$1.log" || failed "$1: the account of pushes is wrong"
 }
 # shellcheck disable=SC2317 # called by await
 has_made() # NAME N

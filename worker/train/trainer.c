@@ -545,8 +545,7 @@ static psc_status_t meet(trainer_t *trainer, psc_error_t *error)
         return st;
     const bool alone = embps_worker_count(options->client) == 1;
     embps_set_staleness(options->client, 0);
-    if (!alone)
-        st = end_clock(trainer, false, error);
+    st = end_clock(trainer, false, error); /* tells what was pushed, which the cut is to have */
     if (st == PSC_OK)
         st = cut(trainer, error);
     if (st == PSC_OK && !alone)
