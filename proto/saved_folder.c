@@ -236,8 +236,8 @@ psc_status_t psp_saved_check_files(const char *folder, const psp_saved_manifest_
 }
 
 /* A file of the client that asked for the checkpoint; NULL: there is none. */
-static void check_client(const char *folder, const psp_saved_manifest_t *manifest,
-                         const psp_saved_file_t *file, bool deep, faults_t *faults)
+static void check_client_file(const char *folder, const psp_saved_manifest_t *manifest,
+                              const psp_saved_file_t *file, bool deep, faults_t *faults)
 {
     psc_error_t fault = PSC_ERROR_INIT;
     if (file == NULL)
@@ -249,6 +249,22 @@ static void check_client(const char *folder, const psp_saved_manifest_t *manifes
     if (st != PSC_OK)
         add_fault(faults, &fault);
     psc_free(path);
+}
+
+static void check_client(const char *folder, const psp_saved_manifest_t *manifest, bool deep,
+                         faults_t *faults)
+{
+    check_client_file(folder, manifest, manifest->state, deep, faults);
+    check_client_file(folder, manifest, manifest->vocabulary, deep, faults);
+}
+
+psc_status_t psp_saved_check_client(const char *folder, const psp_saved_manifest_t *manifest,
+                                    bool deep, psp_saved_fault_fn fn, void *context,
+                                    psc_error_t *error)
+{
+    faults_t faults = {.fn = fn, .context = context, .first = PSC_ERROR_INIT};
+    check_client(folder, manifest, deep, &faults);
+    return tell(&faults, error);
 }
 
 psc_status_t psp_saved_verify(const char *folder, const char *name, bool deep,
@@ -271,8 +287,7 @@ psc_status_t psp_saved_verify(const char *folder, const char *name, bool deep,
             check_files(folder, manifest, psp_saved_part(part), deep, &faults);
         psp_saved_destroy(part);
     }
-    check_client(folder, manifest, manifest->state, deep, &faults);
-    check_client(folder, manifest, manifest->vocabulary, deep, &faults);
+    check_client(folder, manifest, deep, &faults);
     psp_saved_destroy(saved);
     return tell(&faults, error);
 }

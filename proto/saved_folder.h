@@ -66,6 +66,12 @@ PSC_MUST_CHECK psc_status_t psp_saved_check_files(const char *folder,
                                                   psp_saved_fault_fn fn, void *context,
                                                   psc_error_t *error);
 
+/* The same of what the client that asked for it left there: state and vocabulary. */
+PSC_MUST_CHECK psc_status_t psp_saved_check_client(const char *folder,
+                                                   const psp_saved_manifest_t *manifest, bool deep,
+                                                   psp_saved_fault_fn fn, void *context,
+                                                   psc_error_t *error);
+
 /* The same of the whole checkpoint: manifest, parts, files, state, vocabulary. */
 PSC_MUST_CHECK psc_status_t psp_saved_verify(const char *folder, const char *name, bool deep,
                                              psp_saved_fault_fn fn, void *context,

@@ -97,8 +97,8 @@ static psc_status_t open_weights(ps_server_t *server, psc_error_t *error)
     if (slash != NULL)
         *slash = '\0';
     psc_status_t st =
-        ps_restore_find(slash != NULL ? folder : ".", slash != NULL ? slash + 1 : folder,
-                        options->rank, options->n_servers, false, &server->restore, error);
+        ps_restore_find_weights(slash != NULL ? folder : ".", slash != NULL ? slash + 1 : folder,
+                                options->rank, options->n_servers, &server->restore, error);
     psc_free(folder);
     server->options.same_run = false;
     return st;

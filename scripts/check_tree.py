@@ -120,7 +120,6 @@ COVERED_BY = [
     ("ps/table/saver", "tests/unit/worker/test_checkpoint_api.c", "a checkpoint, and what it has"),
     ("ps/checkpoint/saved_rows.c", "tests/unit/ps/checkpoint/test_rows_diff.c", "what it reads"),
     ("ps/checkpoint/place_file.c", "tests/unit/ps/checkpoint/test_restore.c", "its files"),
-    ("ps/checkpoint/keeper.c", "tests/unit/ps/checkpoint/test_restore.c", "its folder"),
     ("ps/checkpoint/writer.c", "tests/unit/ps/checkpoint/test_restore.c", "what it wrote"),
     ("proto/saved_change.c", "tests/unit/worker/tool/test_checkpoint_files.c", "prune"),
     ("proto/saved_folder.c", "tests/unit/ps/checkpoint/test_restore.c", "which is damaged"),

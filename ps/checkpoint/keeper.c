@@ -19,6 +19,7 @@
 #include "common/file.h"
 #include "common/log.h"
 #include "proto/saved_change.h"
+#include "ps/checkpoint/place_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -419,6 +420,47 @@ psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name,
         ps_keeper_stand_at(keeper, name, client->state != NULL);
         prune(keeper);
     }
+    return st;
+}
+
+/* Is the file still what the manifest says of it? */
+static bool is_whole(const char *path, const psp_saved_file_t *file)
+{
+    psc_error_t fault = PSC_ERROR_INIT;
+    uint64_t size, checksum;
+    if (psp_saved_sum(path, &size, &checksum, &fault) != PSC_OK)
+        psc_log(PSC_LOG_WARN, "%s; the vocabulary is written again", fault.message);
+    else if (size != file->size || checksum != file->checksum)
+        psc_log(PSC_LOG_WARN, "%s is damaged: its checksum is another; it is written again", path);
+    else
+        return true;
+    return false;
+}
+
+psc_status_t ps_keeper_link_vocabulary(const ps_keeper_t *keeper, const char *name, uint64_t size,
+                                       uint64_t checksum, bool *linked_out, psc_error_t *error)
+{
+    psp_saved_t *saved = NULL;
+    psc_error_t ignored = PSC_ERROR_INIT;
+    psc_status_t st = PSC_OK;
+    *linked_out = false;
+    if (keeper->standing[0] == '\0' ||
+        psp_saved_open(keeper->folder, keeper->standing, &saved, &ignored) != PSC_OK)
+        return PSC_OK;
+    const psp_saved_file_t *file = psp_saved_manifest(saved)->vocabulary;
+    if (file != NULL && file->size == size && file->checksum == checksum) {
+        char *from = psp_saved_path(keeper->folder, keeper->standing, "vocabulary");
+        char *to = ps_keeper_path(keeper, name, "vocabulary", true);
+        if (from == NULL || to == NULL) {
+            st = no_memory(error);
+        } else if (is_whole(from, file)) {
+            st = ps_place_file(from, to, true, error);
+            *linked_out = st == PSC_OK;
+        }
+        psc_free(from);
+        psc_free(to);
+    }
+    psp_saved_destroy(saved);
     return st;
 }
 

@@ -67,6 +67,15 @@ typedef struct ps_keeper_client {
 PSC_MUST_CHECK psc_status_t ps_keeper_commit(ps_keeper_t *keeper, const char *name,
                                              const ps_keeper_client_t *client, psc_error_t *error);
 
+/*
+ * The vocabulary of the checkpoint at which the run stands becomes that of the one that is being
+ * made, if it is of that size and checksum. The file is read whole before: one that is missing or
+ * damaged is logged and left alone. *linked_out: whether it was taken. Errors: IO, NO_MEMORY.
+ */
+PSC_MUST_CHECK psc_status_t ps_keeper_link_vocabulary(const ps_keeper_t *keeper, const char *name,
+                                                      uint64_t size, uint64_t checksum,
+                                                      bool *linked_out, psc_error_t *error);
+
 /* Removes a checkpoint that was begun: this server's part, and at the first server all of it. */
 PSC_MUST_CHECK psc_status_t ps_keeper_abandon(const ps_keeper_t *keeper, const char *name,
                                               psc_error_t *error);

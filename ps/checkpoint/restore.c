@@ -1,7 +1,8 @@
 /*
  * Everything is checked first: manifest, the parts of all servers, every file of those parts that
  * this server needs with its checksum, the options of every table. So a start that is refused has
- * changed nothing, and what is missing or damaged is named, and never read as rows.
+ * changed nothing, and what is missing or damaged is named, and never read as rows. State and
+ * vocabulary of the client, which workers go on with, are looked at by the first server, for all.
  *
  * A checkpoint may be of another number of servers. Parts are files of one folder, which all
  * servers see; each takes the slots that the map of this run gives it out of the parts that had
@@ -298,7 +299,7 @@ static void count_fault(void *context, const psc_error_t *fault)
     *(size_t *)context += 1;
 }
 
-/* Reads all files of the parts that this server needs. */
+/* Reads all files of the parts that this server needs; the first one those of the client too. */
 static psc_status_t check_files(const ps_restore_t *restore, psc_error_t *error)
 {
     psc_error_t first = PSC_ERROR_INIT;
@@ -313,6 +314,14 @@ static psc_status_t check_files(const ps_restore_t *restore, psc_error_t *error)
             st = psp_saved_check_files(restore->folder, psp_saved_manifest(restore->manifest),
                                        psp_saved_part(saved), true, count_fault, &n_faults, &fault);
         psp_saved_destroy(saved);
+        if (st != PSC_OK && first.code == PSC_OK)
+            first = fault;
+    }
+    if (restore->client) {
+        psc_error_t fault = PSC_ERROR_INIT;
+        psc_status_t st =
+            psp_saved_check_client(restore->folder, psp_saved_manifest(restore->manifest), true,
+                                   count_fault, &n_faults, &fault);
         if (st != PSC_OK && first.code == PSC_OK)
             first = fault;
     }
@@ -340,9 +349,10 @@ static psc_status_t open_checkpoint(ps_restore_t *restore, const char *name, psc
     return check_files(restore, error);
 }
 
-psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
-                             uint32_t n_servers, bool with_state, ps_restore_t **restore_out,
-                             psc_error_t *error)
+/* client: what the client left is looked at too. */
+static psc_status_t find(const char *folder, const char *resume, uint32_t rank, uint32_t n_servers,
+                         bool with_state, bool client, ps_restore_t **restore_out,
+                         psc_error_t *error)
 {
     char name[PSP_SAVED_NAME_MAX + 1], before[PSP_SAVED_NAME_MAX + 1];
     psc_error_t fault = PSC_ERROR_INIT;
@@ -355,6 +365,7 @@ psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t ra
         return no_memory(error);
     restore->rank = rank;
     restore->n_servers = n_servers;
+    restore->client = client;
     restore->folder = psc_strdup(folder);
     st = restore->folder == NULL ? no_memory(&fault) : open_checkpoint(restore, name, &fault);
     if (st == PSC_OK) {
@@ -368,6 +379,20 @@ psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t ra
     if (error != NULL)
         *error = fault;
     return st;
+}
+
+psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
+                             uint32_t n_servers, bool with_state, ps_restore_t **restore_out,
+                             psc_error_t *error)
+{
+    return find(folder, resume, rank, n_servers, with_state, rank == 0, restore_out, error);
+}
+
+psc_status_t ps_restore_find_weights(const char *folder, const char *name, uint32_t rank,
+                                     uint32_t n_servers, ps_restore_t **restore_out,
+                                     psc_error_t *error)
+{
+    return find(folder, name, rank, n_servers, false, false, restore_out, error);
 }
 
 /* ---- another optimizer ---- */

@@ -23,7 +23,8 @@ typedef struct ps_restore ps_restore_t;
  * The checkpoint to go on from. resume: "auto" (the newest, or none if there is none), "none", or a
  * name. with_state: "auto" is the newest with a client's state, where any has one, since the others
  * do not say how far workers were. *restore_out NULL: none. The parts of all its servers are read,
- * and all files of those that had slots which this server has, and compared with their checksums.
+ * and all files of those that had slots which this server has, and compared with their checksums;
+ * by server 0 also those of the client that asked for the checkpoint, its state and vocabulary.
  * Errors: NOT_FOUND (no such checkpoint; parts are missing, all of which are named with their
  * hosts; a file is missing), CORRUPT (a file is damaged; parts that do not belong together),
  * UNSUPPORTED (a later format), INVALID_ARGUMENT (no name; more servers than there can be), IO,
@@ -32,6 +33,10 @@ typedef struct ps_restore ps_restore_t;
 PSC_MUST_CHECK psc_status_t ps_restore_find(const char *folder, const char *resume, uint32_t rank,
                                             uint32_t n_servers, bool with_state,
                                             ps_restore_t **restore_out, psc_error_t *error);
+/* The same for ps_restore_weights, which needs nothing of what a client left. */
+PSC_MUST_CHECK psc_status_t ps_restore_find_weights(const char *folder, const char *name,
+                                                    uint32_t rank, uint32_t n_servers,
+                                                    ps_restore_t **restore_out, psc_error_t *error);
 /*
  * Before files and rows: a table goes on with another optimizer, text as in optimizer_reset.h,
  * whose state begins in every row at its initial value; where the table has that optimizer already

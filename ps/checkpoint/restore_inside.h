@@ -22,6 +22,7 @@ typedef struct ps_restore_table {
 struct ps_restore {
     char *folder;
     uint32_t rank, n_servers; /* of this run */
+    bool client;              /* state and vocabulary are needed, too */
     psp_saved_t *manifest;
     psc_slot_map_t before; /* the checkpoint's */
     psc_slot_map_t map;    /* of this run */

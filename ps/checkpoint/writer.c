@@ -399,28 +399,12 @@ static psc_status_t add_state(ps_writer_t *writer, const ps_save_job_t *job, psc
 static psc_status_t link_words(ps_writer_t *writer, uint64_t *size, uint64_t checksum,
                                psc_error_t *error)
 {
-    const ps_keeper_t *keeper = writer->options.keeper;
-    const char *folder = ps_keeper_folder(keeper), *standing = ps_keeper_standing(keeper);
-    psp_saved_t *saved = NULL;
-    psc_error_t ignored = PSC_ERROR_INIT;
-    const uint64_t wanted = *size;
-    *size = 0;
-    if (standing[0] == '\0' || psp_saved_open(folder, standing, &saved, &ignored) != PSC_OK)
-        return PSC_OK;
-    const psp_saved_file_t *file = psp_saved_manifest(saved)->vocabulary;
-    psc_status_t st = PSC_OK;
-    if (file != NULL && file->size == wanted && file->checksum == checksum) {
-        char *from = psp_saved_path(folder, standing, "vocabulary");
-        char *to = ps_keeper_path(keeper, writer->name, "vocabulary", true);
-        st = from == NULL || to == NULL ? no_memory(error) : ps_place_file(from, to, true, error);
-        psc_free(from);
-        psc_free(to);
-        if (st == PSC_OK) {
-            writer->words.size = *size = wanted;
-            writer->words.checksum = checksum;
-        }
-    }
-    psp_saved_destroy(saved);
+    bool linked;
+    psc_status_t st = ps_keeper_link_vocabulary(writer->options.keeper, writer->name, *size,
+                                                checksum, &linked, error);
+    *size = linked ? *size : 0;
+    writer->words.size = *size;
+    writer->words.checksum = checksum;
     return st;
 }
 

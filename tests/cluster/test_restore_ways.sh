@@ -134,8 +134,26 @@ says 42 "$newest/vocabulary is damaged: its checksum is another" "$embps" checkp
 says 42 "$newest/vocabulary is damaged" "$embps" checkpoint diff damaged.saved "${made[0]}" "$newest" --rows
 rm "damaged.saved/$newest/vocabulary"
 says 3 "$newest/vocabulary is missing" "$embps" checkpoint verify damaged.saved "$newest"
+# A start that would go on from a checkpoint without its words, or without its state, is refused, with a way out. The
+# weights alone need neither.
+for part in vocabulary state; do
+    for how in damaged missing; do
+        rm -rf first.data damaged.saved
+        cp -r first.saved damaged.saved
+        printf X | dd of="damaged.saved/$newest/$part" bs=1 seek=3 conv=notrunc status=none
+        status=42
+        [ $how = damaged ] || { rm "damaged.saved/$newest/$part"; status=3; }
+        says $status "$newest/$part is $how" "${bare[@]}" -n 2 "$server" --data "$dir/first.data" --checkpoints \
+            "$dir/damaged.saved" --memory 16M : -n 1 "$train" skipgram --corpus "$dir/text" --dim 24 --min-count 1 \
+            --epochs 3 --batch-words 400 --checkpoint-batches 60 --out "$dir/none.in"
+        grep -qE "There is an earlier one: --resume checkpoint-[0-9]{10}" out || failed "$part, $how: $(cat out)"
+        [ ! -e none.in ] || failed "$part, $how: it has trained"
+    done
+done
+rm -rf second.data second.saved
+job_of second --weights "$dir/damaged.saved/$newest"
 sed '1s/ [0-9]*$/ 100000/' words >other-words
-rm -r first.data
+rm -rf first.data
 says 4 "is of a training with the vocabulary with hash" "${bare[@]}" -n 2 "$server" --data "$dir/first.data" \
     --checkpoints "$dir/first.saved" --memory 16M : -n 1 "$train" skipgram --corpus "$dir/text" --dim 24 --min-count 1 \
     --epochs 3 --batch-words 400 --checkpoint-batches 60 --out "$dir/first.in" --read-vocab "$dir/other-words"
