@@ -29,6 +29,7 @@
 
 #define SCRATCH_BYTES ((size_t)1 << 20)
 #define VALUE_BYTES ((size_t)1024) /* of an option as text */
+#define NOT_COMPARED "not_compared"
 
 /* A file on disk. */
 typedef struct place {
@@ -200,9 +201,10 @@ static json_int_t sum(const json_t *rows)
     return all;
 }
 
+/* "none" is known of rows too, once these were compared; until then of all but them. */
 static json_t *diff_table(const char *name, const json_t *first, const json_t *second)
 {
-    const char *change = first == NULL ? "added" : second == NULL ? "removed" : "none";
+    const char *change = first == NULL ? "added" : second == NULL ? "removed" : NOT_COMPARED;
     json_t *options_of = json_object_get(first != NULL ? first : second, "options");
     json_t *options = first != NULL && second != NULL
                           ? pairs(options_of, json_object_get(second, "options"), false)
@@ -238,6 +240,8 @@ static void print_table(const json_t *table)
     const json_t *rows = json_object_get(table, "rows_created");
     json_t *value;
     psw_shown_t shown;
+    if (strcmp(change, NOT_COMPARED) == 0)
+        change = "same options, rows not compared (--rows)";
     (void)printf("table %s: %s; %" JSON_INTEGER_FORMAT " -> %" JSON_INTEGER_FORMAT " rows created",
                  psw_show(name, &shown), strcmp(change, "none") == 0 ? "no change" : change,
                  json_integer_value(json_array_get(rows, 0)),
@@ -429,8 +433,10 @@ static psc_status_t add_rows(const psw_checkpoint_options_t *options, const char
     {
         json_t *of_table = json_object_get(rows, json_string_value(json_object_get(table, "name")));
         const char *change = json_string_value(json_object_get(table, "change"));
-        if (psw_checkpoint_rows_differ(of_table) && strcmp(change, "none") == 0)
-            (void)json_object_set_new(table, "change", json_string("changed"));
+        if (strcmp(change, NOT_COMPARED) == 0)
+            (void)json_object_set_new(
+                table, "change",
+                json_string(psw_checkpoint_rows_differ(of_table) ? "changed" : "none"));
         (void)json_object_set(table, "rows", of_table);
     }
     json_decref(rows);

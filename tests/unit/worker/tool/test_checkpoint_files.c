@@ -337,7 +337,7 @@ static void tables_rows_sessions_slots_and_bytes_are_compared(void **state)
     run.n_servers = 3;
     make_checkpoints(folder, &run, "-");
     json_t *told = diff(folder, names[1], names[2]);
-    assert_string_equal(change_of(told, 0), "none");
+    assert_string_equal(change_of(told, 0), "not_compared");
     assert_int_equal(number_of(told, "tables", 0, "rows_created", 1), IDS);
     assert_int_equal(number_of(told, "servers", 1, "slots", 0), 8192);
     json_t *server = json_array_get(json_object_get(told, "servers"), 0);
@@ -369,9 +369,15 @@ static void tables_rows_sessions_slots_and_bytes_are_compared(void **state)
     bytes = json_object_get(told, "bytes");
     assert_int_equal(json_integer_value(json_object_get(bytes, "new")), 0);
     assert_int_equal(json_integer_value(json_object_get(bytes, "old")), 0);
-    assert_string_equal(change_of(told, 0), "none");
+    assert_string_equal(change_of(told, 0), "not_compared");
     json_decref(told);
 
+    assert_int_equal(CHECKPOINT("diff", folder->checkpoints, names[1], names[2]), PSC_OK);
+    check_said(folder, ": same options, rows not compared (--rows); 2000 -> 2000 rows created");
+    assert_int_equal(CHECKPOINT("diff", folder->checkpoints, names[1], names[2], "--rows"), PSC_OK);
+    check_said(folder, ": changed; 2000 -> 2000 rows created");
+    assert_int_equal(CHECKPOINT("diff", folder->checkpoints, names[2], names[2], "--rows"), PSC_OK);
+    check_said(folder, ": no change; 2000 -> 2000 rows created");
     assert_int_equal(CHECKPOINT("diff", folder->checkpoints, names[2], names[3]), PSC_OK);
     check_said(folder, "table more: added; 0 -> 2000 rows created");
     check_said(folder, "server 2: clock none -> 0, slots none -> 5461");
